@@ -1,0 +1,1 @@
+"""The fastest parser there is, driven by a bare `asyncio.Protocol`: the limit."""

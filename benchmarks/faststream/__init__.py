@@ -1,0 +1,1 @@
+"""FastStream in its best documented settings."""

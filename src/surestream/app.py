@@ -1,0 +1,133 @@
+"""The application: brokers, lifespan, and how it runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from surestream.broker import Broker
+from surestream.declaration import UNSET, Unset, duration
+from surestream.errors import DeclarationError, DeclarationTypeError
+from surestream.runtime.lifecycle import Run
+from surestream.runtime.observe import Observer
+
+__all__ = ["App", "Lifespan"]
+
+Lifespan = Callable[["App"], AbstractAsyncContextManager[object]]
+"""Opens what handlers need and gives it to them as ``State[...]``; closes it at the stop."""
+
+B = TypeVar("B", bound=Broker[Any])
+
+
+class App:
+    """A service: a name, brokers, a lifespan. A declaration without I/O (rule 7.1).
+
+    ``lifespan``: an async context manager function of the app; what it yields is the state
+    that handlers ask for by ``State[T]``. ``strict``: refuse to start where there would be a
+    warning. ``connect_timeout``: seconds to wait at start for a broker that is down (30).
+    ``shutdown_timeout``: seconds a graceful stop may take (30; rule 7.3).
+    """
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        version: str = "0.1.0",
+        lifespan: Lifespan | None = None,
+        strict: bool = False,
+        connect_timeout: float | timedelta = 30.0,
+        shutdown_timeout: float | timedelta = 30.0,
+    ) -> None:
+        self.title = _text("title", title)
+        self.version = _text("version", version)
+        self.strict = strict
+        self.connect_timeout = duration("connect_timeout", connect_timeout)
+        self.shutdown_timeout = duration("shutdown_timeout", shutdown_timeout)
+        self._lifespan = _callable_lifespan(lifespan)
+        self._brokers: list[Broker[Any]] = []
+
+    def add(self, broker: B) -> B:
+        """Add a broker and return it, so that handlers can be included on it."""
+        _check_broker(broker)
+        if broker in self._brokers:
+            raise DeclarationError(
+                f"add({broker!r}) twice", why="it is part of this app already", write="one add()"
+            )
+        self._brokers.append(broker)
+        return broker
+
+    @property
+    def brokers(self) -> tuple[Broker[Any], ...]:
+        """The brokers in the order they were added."""
+        return tuple(self._brokers)
+
+    def open_lifespan(self) -> AbstractAsyncContextManager[object] | None:
+        """A new lifespan for one run (called by the run)."""
+        return None if self._lifespan is None else self._lifespan(self)
+
+    def new_run(
+        self,
+        *,
+        in_process: bool = False,
+        consume: bool = True,
+        state: object | Unset = UNSET,
+        observer: Observer | None = None,
+        chance: random.Random | None = None,
+    ) -> Run:
+        """A run that was not started yet. ``in_process`` uses the in-process servers,
+        ``consume=False`` connects without handling, ``state`` replaces the lifespan."""
+        return Run(
+            self,
+            in_process=in_process,
+            consume=consume,
+            state=state,
+            observer=observer,
+            chance=chance,
+        )
+
+    @asynccontextmanager
+    async def running(self, *, consume: bool = True) -> AsyncIterator[Run]:
+        """Run inside another program: ``async with app.running(): ...``.
+
+        Handlers run while the block runs; leaving it stops gracefully (rule 7.3). A fault that
+        stops the service raises ``ServiceFailed`` at the end of the block.
+        """
+        run = self.new_run(consume=consume)
+        await run.start()
+        try:
+            yield run
+        finally:
+            await run.stop()
+
+    def __repr__(self) -> str:
+        return f"App({self.title!r}, version={self.version!r})"
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise DeclarationTypeError(
+            f"App {name}={value!r}", why=f"{name} is text", write='App("refunds", version="0.1.0")'
+        )
+    return value
+
+
+def _check_broker(broker: object) -> None:
+    if isinstance(broker, Broker):
+        return
+    hint = "the class itself: call it" if isinstance(broker, type) else "no broker"
+    raise DeclarationTypeError(
+        f"add({broker!r})", why=hint, write='app.add(RedisBroker("redis://localhost:6379"))'
+    )
+
+
+def _callable_lifespan(value: Lifespan | None) -> Lifespan | None:
+    if value is None or callable(value):
+        return value
+    raise DeclarationTypeError(
+        f"lifespan={value!r}",
+        why="it is no async context manager function",
+        write="@asynccontextmanager\nasync def clients(app): yield Clients(...)",
+    )

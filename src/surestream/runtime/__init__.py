@@ -1,0 +1,1 @@
+"""What runs: the rules of redelivery and everything that carries them out."""

@@ -1,0 +1,339 @@
+"""One live subscription: its workers, its read-ahead, its settlements, its claims."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import copy_context
+from typing import Any
+
+from surestream.contract import Counter, Subscription, SubscriptionTerms, Transport
+from surestream.delivery import Delivery
+from surestream.errors import SureStreamError
+from surestream.outcome import Kind, Outcome
+from surestream.runtime.delays import Timers
+from surestream.runtime.intake import Intake
+from surestream.runtime.observe import Observer
+from surestream.runtime.orphans import Orphans
+from surestream.runtime.publishing import in_handler
+from surestream.runtime.redelivery import Discard, Quarantine, count_attempt, on_arrival
+from surestream.runtime.settling import Settling
+from surestream.runtime.successors import not_before
+from surestream.runtime.terms import Mounted
+from surestream.runtime.threads import HandlerThreads
+from surestream.runtime.touching import Touching
+from surestream.runtime.worker import Worker
+
+__all__ = ["Consumer"]
+
+log = logging.getLogger("surestream.dispatch")
+
+HAND_OVER_LIMITS = {"topic": 500}
+"""How many delays are handed over at a stop, by family (rule 5.8); no entry: all."""
+
+
+class Consumer:
+    """Runs one mounted handler. Also the ``Origin`` of its deliveries."""
+
+    def __init__(
+        self,
+        mounted: Mounted,
+        *,
+        service: str,
+        chance: random.Random,
+        observer: Observer | None,
+        threads: HandlerThreads,
+        fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.mounted = mounted
+        self.observer = observer
+        self._service = service
+        self._chance = chance
+        self._threads = threads
+        self._fatal = fatal
+        self._tasks: list[asyncio.Task[None]] = []
+        self.workers: list[Worker] = []
+        self.attention = False
+        """Workers must ask :meth:`next_delivery` before they take the next message."""
+        self.cut_off = False
+        """Handlers that still run are being cancelled: the shutdown timeout is over."""
+        self._stopping = False
+        self._opened = False
+        self._counts_by_server = mounted.abilities.counter is Counter.SERVER
+
+    # -- Origin ---------------------------------------------------------------------------
+
+    @property
+    def subscription(self) -> str:
+        """The subscription's name in logs."""
+        return self.mounted.name
+
+    @property
+    def max_attempts(self) -> int | None:
+        """The cap declared for it."""
+        return self.mounted.terms.max_attempts
+
+    def attempt(self, delivery: Delivery) -> int:
+        """The number of this delivery, the first being 1."""
+        return count_attempt(self.settling.counters(delivery), self.mounted.abilities.counter)
+
+    def held(self) -> Iterator[Delivery]:
+        """Every delivery that was handed out and is not settled yet."""
+        if not self._opened:
+            return
+        yield from self.intake.queued()
+        for worker in self.workers:
+            if worker.running is not None:
+                yield worker.running
+        yield from self.settling.held()
+        yield from self._later
+
+    # -- start ----------------------------------------------------------------------------
+
+    async def open(self, transport: Transport) -> None:
+        """Create the subscription; nothing is read yet."""
+        mounted = self.mounted
+        terms = SubscriptionTerms(
+            name=mounted.name,
+            where=str(mounted.site),
+            max_attempts=mounted.terms.max_attempts,
+            dead_letter=mounted.terms.dead_letter,
+            workers=mounted.workers,
+        )
+        self.live: Subscription = await transport.subscribe(mounted.source, terms, self)
+        self.settling = Settling(
+            mounted,
+            self.live,
+            transport,
+            service=self._service,
+            chance=self._chance,
+            observer=self.observer,
+            room_changed=self._room_changed,
+        )
+        abilities = mounted.abilities
+        guarded = abilities.counts_crashes or self._counts_by_server
+        self.intake = Intake(
+            self.live,
+            workers=mounted.workers,
+            by_key=mounted.by_key,
+            cautious=guarded and mounted.terms.max_attempts == 1,
+            failed=self.failed,
+        )
+        self._later: Timers[Delivery] = Timers(self._due)
+        self.orphans = Orphans(self, mounted, self.live)
+        self.touching = Touching(self, mounted, self.live)
+        self._opened = True
+
+    def start(self, call: Callable[[Delivery, object], Any]) -> None:
+        """Begin to read and handle; ``call`` is the handler with its parameters bound."""
+        loop = asyncio.get_running_loop()
+        context = copy_context()
+        context.run(in_handler.set, True)
+        if self.mounted.call.is_async:
+            self.invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]] = call
+        else:
+            self.invoke = functools.partial(self._in_thread, call)
+        self.intake.start()
+        for number in range(self.mounted.workers):
+            worker = Worker(self, number)
+            self.workers.append(worker)
+            name = f"surestream {self.mounted.name} worker {number}"
+            task = loop.create_task(worker.run(), name=name, context=context.copy())
+            task.add_done_callback(self._worker_ended)
+            self._tasks.append(task)
+        self.orphans.start()
+        self.touching.start()
+
+    async def _in_thread(
+        self, call: Callable[[Delivery, object], object], delivery: Delivery, value: object
+    ) -> object:
+        return await self._threads.run(call, delivery, value)
+
+    def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.failed(task.exception() or SureStreamError("a worker ended"))
+
+    def failed(self, error: BaseException) -> None:
+        """This subscription cannot go on: the service stops, loudly (rule 7.5)."""
+        self._fatal(error)
+
+    # -- for workers ----------------------------------------------------------------------
+
+    async def next_delivery(
+        self, worker: Worker, lane: int, queue: deque[Delivery]
+    ) -> Delivery | None:
+        """The next delivery for ``worker``, ``None`` at the stop. Waits."""
+        while True:
+            if self._stopping:
+                return None
+            if self.orphans.due:
+                orphan = await self.orphans.take(worker)
+                if orphan is not None:
+                    return orphan
+            self._mind()
+            if self._stopping:
+                return None
+            if queue and self.intake.paused is None:
+                return queue.popleft()
+            await self.intake.wait(lane)
+
+    def _mind(self) -> None:
+        self.attention = self._stopping or self.orphans.due or self.intake.paused is not None
+
+    def call_attention(self) -> None:
+        """Something changed that workers must look at."""
+        self._mind()
+        if self.attention:
+            self.intake.wake_one()
+
+    async def breathe(self) -> None:
+        """Let the event loop turn: writes, timers, signals, other subscriptions."""
+        await asyncio.sleep(0)
+        await self.live.confirmed()
+        await self.settling.eased()
+
+    def redelivered_ended(self) -> None:
+        """A worker is done with a delivery taken over from a dead one."""
+        self.orphans.ended()
+
+    def admit(self, delivery: Delivery) -> bool:
+        """Whether a special delivery goes to the handler now."""
+        fault = delivery.fault
+        if fault is not None:
+            self.undecodable(delivery, fault)
+            return False
+        wait = not_before(delivery)
+        if wait > 0:
+            self._later.add(wait, delivery)
+            return False
+        counters = self.settling.counters(delivery)
+        plan = on_arrival(self.mounted.terms, self.mounted.abilities, counters)
+        if plan is None:
+            return True
+        self.settling.carry_out(delivery, plan, counters.server)
+        return False
+
+    def _due(self, delivery: Delivery) -> None:
+        self.intake.put([delivery])
+
+    def undecodable(self, delivery: Delivery, error: Exception) -> None:
+        """Rule 2.6: no handler runs."""
+        fault = self.mounted.call.as_decode_error(error)
+        self.settling.reports.undecodable(delivery, fault)
+        if self.observer is not None:
+            self.observer.undecodable(delivery, fault)
+        outcome = self.mounted.on_decode_error
+        if outcome is not None and outcome.kind is Kind.FAIL_FAST:
+            self.failed(fault)
+        elif outcome is not None:
+            self.settling.settle(delivery, outcome, fault)
+        elif self.mounted.quarantine is None:
+            self.settling.carry_out(delivery, Discard(), 1)
+        else:
+            self.settling.carry_out(delivery, Quarantine(self.mounted.quarantine), 1)
+
+    def decided(self, delivery: Delivery, result: object, failure: BaseException | None) -> None:
+        """Settle by what the handler returned or raised."""
+        if failure is None and not isinstance(result, Outcome):
+            failure = TypeError(
+                f"{self.mounted.site.handler} returned {result!r}, which is no outcome: "
+                "write `return ack()`, retry(), retry_after(...) or drop() (rule 2.2)"
+            )
+        if failure is None:
+            assert isinstance(result, Outcome)
+            outcome = result
+        else:
+            attempt = self.attempt(delivery)
+            outcome = self.mounted.errors(failure, attempt)
+            self.settling.reports.failed(delivery, attempt, failure, outcome)
+        fatal = outcome.kind is Kind.FAIL_FAST
+        if self.observer is not None:
+            self.observer.returned(delivery, None if fatal else outcome, failure)
+        if fatal:
+            self.failed(failure or SureStreamError(f"fail_fast() for {delivery!r}"))
+        else:
+            self.settling.settle(delivery, outcome, failure)
+
+    async def interrupted(self, delivery: Delivery) -> None:
+        """A handler was cut off by the stop: its delivery goes back, no attempt spent (2.4);
+        that of a thread which cannot be ended stays unsettled (7.3)."""
+        if self.observer is not None:
+            self.observer.returned(delivery, None, asyncio.CancelledError())
+        log.warning("%s %s: cut off by the stop", self.mounted.name, delivery.id)
+        if self.mounted.call.is_async:
+            await self._return([delivery])
+
+    def _room_changed(self) -> None:
+        full = self.settling.holding.full
+        self.intake.pause("too many messages wait for a successor" if full else None)
+        self._mind()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this subscription is degraded, or ``None``."""
+        if not self._opened:
+            return None
+        if self.intake.paused is not None:
+            return f"{self.mounted.name}: {self.intake.paused}"
+        if self.settling.holding.refused:
+            return f"{self.mounted.name}: {self.settling.holding.refused} messages are refused"
+        return None
+
+    # -- stop -----------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """No more messages; returns when the handlers under way have ended (rule 7.3)."""
+        self._stopping = self.attention = True
+        self.orphans.stop()
+        await self.intake.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.settling.flush()
+
+    async def cut(self) -> list[str]:
+        """The time is over: cancel what still runs. Returns what was cut off."""
+        self.cut_off = True
+        stuck = [task.get_name() for task in self._tasks if not task.done()]
+        for task in self._tasks:
+            task.cancel()
+        if stuck:
+            await asyncio.wait(self._tasks, timeout=1.0)
+        return stuck
+
+    async def finish(self) -> None:
+        """After the handlers: give back what was not started, hand delays over, wait for
+        settlements under way."""
+        self.settling.flush()
+        limit = HAND_OVER_LIMITS.get(self.mounted.source.family)
+        handed, left = self.settling.hand_over(limit)
+        if handed or left:
+            log.info("%s: %d delays handed over, %d left", self.mounted.name, handed, left)
+        await self._return(
+            [*self.intake.take_queued(), *(late for _, late in self._later.take_all())]
+        )
+        await self.settling.finish()
+
+    async def _return(self, deliveries: list[Delivery]) -> None:
+        if not deliveries:
+            return
+        try:
+            await self.live.give_back(deliveries, spent=False)
+        except SureStreamError as error:
+            log.warning(
+                "%s: %d messages could not be given back (%s); they are taken over from us",
+                self.mounted.name,
+                len(deliveries),
+                error,
+            )
+
+    async def close(self) -> None:
+        """Free everything; bounded."""
+        self.touching.stop()
+        lost = await self.settling.abandon()
+        if lost:
+            log.warning("%s: %d messages stay unsettled", self.mounted.name, lost)
+        await self.live.close()

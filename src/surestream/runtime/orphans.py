@@ -1,0 +1,112 @@
+"""Taking over what dead workers left behind, without harm to innocents (rules 3.6, 6.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from surestream.contract import Counter, Subscription
+from surestream.delivery import Delivery
+from surestream.errors import SureStreamError
+from surestream.runtime.reports import Limited
+from surestream.runtime.terms import Mounted
+
+if TYPE_CHECKING:
+    from surestream.runtime.consumer import Consumer
+    from surestream.runtime.worker import Worker
+
+__all__ = ["Orphans"]
+
+LOOK_AGAIN = 5.0
+"""Seconds to the next look where the transport names none, and after a failed one."""
+
+
+class Orphans:
+    """Decides when a free worker may take over one delivery.
+
+    Taking raises the server's count, so nothing is taken that cannot run at once. A delivery
+    that the next crash would bury runs with no other redelivered one beside it: the one that
+    kills the process must not take an innocent with it.
+    """
+
+    def __init__(self, consumer: Consumer, mounted: Mounted, live: Subscription) -> None:
+        self._consumer = consumer
+        self._live = live
+        self._recovers = mounted.abilities.recovers
+        guarded = mounted.abilities.counts_crashes or mounted.abilities.counter is Counter.SERVER
+        self._last_chance = mounted.terms.max_attempts if guarded else None
+        self._running = 0
+        self._alone = False
+        self._alone_wanted = False
+        self._taking = False
+        self._due = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._report = Limited()
+
+    def start(self) -> None:
+        """Look for the first time."""
+        if self._recovers:
+            self._ring()
+
+    def stop(self) -> None:
+        """Take nothing over any more."""
+        self._stopped = True
+        self._due = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def due(self) -> bool:
+        """Whether a free worker should call :meth:`take`."""
+        if not self._due or self._taking or self._alone:
+            return False
+        return not (self._alone_wanted and self._running)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if not self._stopped:
+            self._due = True
+            self._consumer.call_attention()
+
+    def _again(self, wait: float) -> None:
+        self._due = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+
+    async def take(self, worker: Worker) -> Delivery | None:
+        """Take one delivery over for ``worker``; ``None`` where there is none for it now."""
+        self._taking = True
+        try:
+            found = await self._live.recover(1)
+        except SureStreamError as error:
+            self._report(30, "%s: cannot look for orphans: %s", self._consumer.subscription, error)
+            self._again(LOOK_AGAIN)
+            return None
+        finally:
+            self._taking = False
+        if not found.deliveries:
+            if not found.more:
+                self._alone_wanted = False
+                self._again(LOOK_AGAIN if found.next_in is None else found.next_in)
+            return None
+        delivery = found.deliveries[0]
+        dangerous = self._last_chance is not None and delivery.server_count >= self._last_chance
+        if self._stopped or (dangerous and self._running > 0):
+            self._alone_wanted = True
+            await self._live.give_back([delivery], spent=False)
+            return None
+        self._alone_wanted = False
+        self._alone = dangerous
+        self._running += 1
+        worker.redelivered = True
+        if not self._alone:
+            self._consumer.call_attention()
+        return delivery
+
+    def ended(self) -> None:
+        """A worker is done with what it took over."""
+        self._running -= 1
+        self._alone = False
+        self._consumer.call_attention()

@@ -1,0 +1,403 @@
+"""Carries out what the redelivery rules decide: settle, copy, park, dead-letter (section 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+
+from surestream.contract import Stored, Subscription, Successor, Transport
+from surestream.delivery import Delivery
+from surestream.errors import BrokerRefused, ConnectionLost, DeclarationError, SureStreamError
+from surestream.message import HeaderPairs, Outgoing
+from surestream.outcome import Backoff, Kind, Outcome
+from surestream.runtime.delays import Timers
+from surestream.runtime.holding import Holding
+from surestream.runtime.observe import Observer
+from surestream.runtime.redelivery import (
+    Acknowledge,
+    Copy,
+    Counters,
+    DeadLetter,
+    Discard,
+    GiveBack,
+    Leave,
+    Park,
+    Plan,
+    Quarantine,
+    Reason,
+    count_attempt,
+    decide,
+)
+from surestream.runtime.reports import Reports
+from surestream.runtime.successors import (
+    copy_headers,
+    dead_headers,
+    hand_over_headers,
+    read_counters,
+)
+from surestream.runtime.terms import Mounted
+
+__all__ = ["Settling", "Waiting"]
+
+log = logging.getLogger("surestream.dispatch")
+
+FLUSH_AT = 64
+BUSY = 64
+CROWDED = 256
+EASED_BELOW = 128
+QUARANTINE_LENGTH = 10_000
+STORE_AGAIN = Backoff(first=0.1, factor=2, limit=5, jitter=0.2)
+REFUSED_AGAIN = 60.0
+
+
+class Waiting:
+    """A delivery whose plan is under way: in a timer, or until its successor is stored."""
+
+    __slots__ = ("attempt", "bare", "delivery", "error", "plan")
+
+    def __init__(
+        self, delivery: Delivery, plan: Plan, attempt: int, error: BaseException | None
+    ) -> None:
+        self.delivery = delivery
+        self.plan = plan
+        self.attempt = attempt
+        self.error = error
+        self.bare = False
+        """The dead letter goes without details: with them it was refused (rule 5.2)."""
+
+
+class Settling:
+    """Settles the deliveries of one subscription.
+
+    :attr:`done` collects acknowledgements; whoever appends sees to it that :meth:`flush` runs
+    (rule 7.6). Everything else happens in the background: the worker is free meanwhile.
+    """
+
+    def __init__(
+        self,
+        mounted: Mounted,
+        subscription: Subscription,
+        transport: Transport,
+        *,
+        service: str,
+        chance: random.Random,
+        observer: Observer | None,
+        room_changed: Callable[[], None],
+    ) -> None:
+        self._mounted = mounted
+        self._subscription = subscription
+        self._transport = transport
+        self._service = service
+        self._chance = chance
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[asyncio.Task[None], Waiting] = {}
+        self._flush_due = False
+        self._eased: asyncio.Future[None] | None = None
+        self.storing = 0
+        """How many successors are being stored at this moment."""
+        self.reports = Reports(mounted.name, mounted.terms.max_attempts)
+        self.done: list[Delivery] = []
+        self.holding = Holding(mounted.max_unsettled, room_changed)
+        self.timers: Timers[Waiting] = Timers(self._start)
+        self.left: dict[Delivery, None] = {}
+        """Deliveries left unacknowledged until the next session."""
+
+    # -- acknowledgements -----------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write the acknowledgements collected so far."""
+        if self.done:
+            done, self.done = self.done, []
+            self._subscription.acknowledge(done)
+            if self._observer is not None:
+                for delivery in done:
+                    self._observer.settled(delivery, Acknowledge(), None)
+
+    def flush_soon(self) -> None:
+        """Write them in the next turn of the loop, together with what comes until then."""
+        if not self._flush_due and self.done:
+            self._flush_due = True
+            self._loop.call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        self.flush()
+
+    # -- plans ----------------------------------------------------------------------------
+
+    def counters(self, delivery: Delivery) -> Counters:
+        """What is known about how often ``delivery`` was tried."""
+        return read_counters(delivery, self._mounted.abilities.address or self._mounted.source.name)
+
+    def settle(
+        self, delivery: Delivery, outcome: Outcome, error: BaseException | None = None
+    ) -> None:
+        """Decide by the rules and carry it out."""
+        if outcome.kind is Kind.ACK:
+            self._acknowledge(delivery)
+            return
+        abilities = self._mounted.abilities
+        counters = self.counters(delivery)
+        attempt = count_attempt(counters, abilities.counter)
+        delay = outcome.delay
+        if outcome.backoff is not None:
+            delay = outcome.backoff.delay(attempt, self._chance)
+        if delay > abilities.max_delay:
+            self.reports.warn(
+                "a delay of %.3g s is cut to the %.3g s that are possible",
+                delay,
+                abilities.max_delay,
+            )
+        plan = decide(outcome.kind, delay, self._mounted.terms, abilities, counters)
+        self.carry_out(delivery, plan, attempt, error)
+
+    def carry_out(
+        self, delivery: Delivery, plan: Plan, attempt: int, error: BaseException | None = None
+    ) -> None:
+        """Do what ``plan`` says; returns at once."""
+        after = 0.0
+        if isinstance(plan, GiveBack | Copy | Park | DeadLetter):
+            after = plan.after
+        self.reports.planned(delivery, attempt, plan, after, self._mounted.terms.dead_letter)
+        if self._observer is not None:
+            self._observer.planned(delivery, plan, after)
+        match plan:
+            case Acknowledge() | Discard():
+                self._acknowledge(delivery, plan)
+            case Leave():
+                self.left[delivery] = None
+            case Copy() | DeadLetter() if after > 0:
+                if isinstance(plan, Copy) and plan.settle_first:
+                    self._acknowledge(delivery, plan)
+                self.timers.add(after, Waiting(delivery, plan, attempt, error))
+            case _:
+                if isinstance(plan, Copy) and plan.settle_first:
+                    self._acknowledge(delivery, plan)
+                self._start(Waiting(delivery, plan, attempt, error))
+
+    def _acknowledge(self, delivery: Delivery, plan: Plan | None = None) -> None:
+        if self._mounted.abilities.settles:
+            self._subscription.acknowledge((delivery,))
+        if self._observer is not None:
+            self._observer.settled(delivery, plan or Acknowledge(), None)
+
+    # -- successors -----------------------------------------------------------------------
+
+    def _start(self, waiting: Waiting) -> None:
+        self.holding.add(waiting.delivery)
+        task = self._loop.create_task(self._until_stored(waiting))
+        self._tasks[task] = waiting
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        waiting = self._tasks.pop(task)
+        self.holding.remove(waiting.delivery)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("settling %r failed", waiting.delivery, exc_info=task.exception())
+
+    async def _until_stored(self, waiting: Waiting) -> None:
+        tries = 0
+        refused = False
+        while True:
+            self.storing += 1
+            try:
+                stored = await self._store(waiting)
+            except SureStreamError as error:
+                final = isinstance(error, DeclarationError) or (
+                    isinstance(error, BrokerRefused) and error.permanent
+                )
+                if final and self._otherwise(waiting, error):
+                    continue
+                tries += 1
+                wait = REFUSED_AGAIN if final else STORE_AGAIN.delay(tries, self._chance)
+                if final and not refused:
+                    refused = True
+                    self.holding.refused += 1
+                self.reports.held(waiting.delivery, error, wait)
+                if self._observer is not None:
+                    self._observer.held(waiting.delivery, error)
+            else:
+                break
+            finally:
+                self._one_less()
+            await asyncio.sleep(wait)
+        if refused:
+            self.holding.refused -= 1
+        if stored is Stored.UNHEARD and not isinstance(waiting.plan, GiveBack):
+            self.reports.warn("nobody reads what %s was published to", waiting.delivery.id)
+        if self._observer is not None:
+            self._observer.settled(waiting.delivery, waiting.plan, stored)
+
+    def _one_less(self) -> None:
+        self.storing -= 1
+        if self._eased is not None and self.storing < EASED_BELOW and not self._eased.done():
+            self._eased.set_result(None)
+
+    async def eased(self) -> None:
+        """Wait until few enough successors are being stored (bounded memory)."""
+        while self.storing >= CROWDED:
+            self._eased = self._loop.create_future()
+            await self._eased
+
+    def _otherwise(self, waiting: Waiting, error: SureStreamError) -> bool:
+        """Another way for a successor that can never be stored (rule 5.2)."""
+        plan = waiting.plan
+        if isinstance(plan, Copy | Park) and self._mounted.terms.dead_letter is not None:
+            waiting.plan = DeadLetter(plan.count, Reason.REFUSED)
+            waiting.error = waiting.error or error
+            return True
+        if isinstance(plan, DeadLetter) and not waiting.bare and self._mounted.details != "none":
+            waiting.bare = True
+            return True
+        return False
+
+    async def _store(self, waiting: Waiting) -> Stored:
+        delivery, plan = waiting.delivery, waiting.plan
+        match plan:
+            case GiveBack():
+                await self._subscription.give_back([delivery], after=plan.after)
+                return Stored.STORED
+            case Park():
+                headers = copy_headers(delivery, plan.count)
+                stored = await self._subscription.park(delivery, headers, plan.after)
+                self._published(self._copy_address(delivery), delivery, headers, "delay", stored)
+                return stored
+            case Copy():
+                address = self._copy_address(delivery)
+                headers = copy_headers(delivery, plan.count)
+                return await self._replace(
+                    delivery, address, headers, "copy", settled=plan.settle_first
+                )
+            case DeadLetter():
+                address = self._mounted.terms.dead_letter
+                assert address is not None
+                headers = self._dead_headers(waiting, plan)
+                return await self._replace(delivery, address, headers, "dead letter")
+            case Quarantine():
+                headers = delivery.headers.pairs
+                return await self._replace(delivery, plan.address, headers, "quarantine")
+            case _:
+                raise AssertionError(f"{plan!r} has no successor")
+
+    async def _replace(
+        self,
+        delivery: Delivery,
+        address: str,
+        headers: HeaderPairs,
+        kind: str,
+        *,
+        settled: bool = False,
+    ) -> Stored:
+        message = Outgoing(address, delivery.payload, headers)
+        if settled:
+            stored = await self._transport.publish(message)
+        else:
+            aside = kind == "quarantine"
+            successor = Successor(
+                message,
+                dead=kind == "dead letter",
+                verbatim=aside,
+                max_length=QUARANTINE_LENGTH if aside else None,
+            )
+            stored = await self._subscription.replace(delivery, successor)
+        self._published(address, delivery, headers, kind, stored)
+        return stored
+
+    def _published(
+        self, address: str, delivery: Delivery, headers: HeaderPairs, kind: str, stored: Stored
+    ) -> None:
+        if self._observer is not None and stored is not Stored.OVERTAKEN:
+            self._observer.published(Outgoing(address, delivery.payload, headers), kind)
+
+    def _copy_address(self, delivery: Delivery) -> str:
+        """Where a copy goes (rule 4.2); what a function gives is checked each time."""
+        retry_to = self._mounted.retry_to
+        if callable(retry_to):
+            try:
+                address: object = retry_to(delivery)
+            except Exception as error:
+                raise BrokerRefused(f"retry_to raised {error!r}", permanent=True) from error
+            if not isinstance(address, str) or not address:
+                raise BrokerRefused(
+                    f"retry_to gave {address!r}, which is no address", permanent=True
+                )
+            return address
+        address = retry_to or self._mounted.abilities.address
+        assert address is not None, "checked at start"
+        return address
+
+    def _dead_headers(self, waiting: Waiting, plan: DeadLetter) -> HeaderPairs:
+        return dead_headers(
+            waiting.delivery,
+            plan.count,
+            reason=plan.reason,
+            attempts=plan.count,
+            error=waiting.error,
+            service=self._service,
+            deaths=self.counters(waiting.delivery).deaths + 1,
+            level="none" if waiting.bare else self._mounted.details,
+        )
+
+    # -- the end --------------------------------------------------------------------------
+
+    def held(self) -> Iterator[Delivery]:
+        """Everything unsettled that no worker has: due later, under way, or left."""
+        yield from self.done
+        yield from self.holding
+        for waiting in self.timers:
+            if not (isinstance(waiting.plan, Copy) and waiting.plan.settle_first):
+                yield waiting.delivery
+        yield from self.left
+
+    def hand_over(self, limit: int | None) -> tuple[int, int]:
+        """At a graceful stop: publish what waits in memory, with its due time (rule 5.8).
+
+        Returns how many were started and how many are left where they are.
+        """
+        waiting = self.timers.take_all()
+        started = 0
+        for wait, entry in waiting:
+            plan = entry.plan
+            if not isinstance(plan, Copy) or not self._mounted.hand_over:
+                continue
+            if limit is not None and started >= limit:
+                break
+            started += 1
+            self.holding.add(entry.delivery)
+            task = self._loop.create_task(self._hand_over(entry, plan, wait))
+            self._tasks[task] = entry
+            task.add_done_callback(self._ended)
+        return started, len(waiting) - started
+
+    async def _hand_over(self, entry: Waiting, plan: Copy, wait: float) -> None:
+        tries = 0
+        while True:
+            try:
+                address = self._copy_address(entry.delivery)
+                headers = hand_over_headers(entry.delivery, plan.count, wait)
+                await self._replace(
+                    entry.delivery, address, headers, "hand-over", settled=plan.settle_first
+                )
+                return
+            except ConnectionLost as error:
+                tries += 1
+                pause = STORE_AGAIN.delay(tries, self._chance)
+                self.reports.held(entry.delivery, error, pause)
+                await asyncio.sleep(pause)
+
+    async def finish(self) -> None:
+        """Wait until nothing is under way any more; cancel it to give up."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def abandon(self) -> int:
+        """Stop trying; returns how many deliveries stay unsettled."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        return len(tasks)

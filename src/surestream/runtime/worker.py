@@ -1,0 +1,154 @@
+"""One worker: take a delivery, decode, call the handler, settle. The hot path."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from surestream.delivery import Delivery
+from surestream.outcome import ack
+from surestream.runtime.running import limited, resume
+from surestream.runtime.settling import BUSY, FLUSH_AT
+
+if TYPE_CHECKING:
+    from surestream.runtime.consumer import Consumer
+
+__all__ = ["Worker"]
+
+log = logging.getLogger("surestream.dispatch")
+
+LATEST = 0.002
+"""Acknowledgements are written this many seconds after their handler at the latest (7.6)."""
+SLOW = 0.0002
+"""A handler that takes longer than this has its acknowledgement written at once: the next one
+could be as slow."""
+
+ACK = ack()
+
+
+class Worker:
+    """A long-lived coroutine that handles one delivery at a time."""
+
+    __slots__ = ("_consumer", "_lane", "_queue", "redelivered", "running", "since")
+
+    def __init__(self, consumer: Consumer, number: int) -> None:
+        self._consumer = consumer
+        self._lane = consumer.intake.lane(number)
+        self._queue: deque[Delivery] = consumer.intake.lanes[self._lane]
+        self.running: Delivery | None = None
+        """What the handler works on now."""
+        self.since = 0.0
+        """When it was started, by the loop's clock."""
+        self.redelivered = False
+        """It was taken over from a dead worker (rule 3.6)."""
+
+    async def run(self) -> None:
+        """Work until the consumer stops."""
+        consumer = self._consumer
+        mounted = consumer.mounted
+        queue = self._queue
+        settling = consumer.settling
+        observer = consumer.observer
+        invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]] = consumer.invoke
+        takes_payload = mounted.call.takes_payload
+        decode = mounted.call.decode
+        decode_errors = mounted.call.decode_errors
+        none_acks = mounted.call.none_acks
+        timeout = mounted.timeout
+        time = asyncio.get_running_loop().time
+        first = previous = time()
+        value: object = None
+        while True:
+            if queue and not consumer.attention:
+                delivery = queue.popleft()
+            else:
+                settling.flush()
+                taken = await consumer.next_delivery(self, self._lane, queue)
+                if taken is None:
+                    return
+                delivery = taken
+                previous = time()
+            self.running = delivery
+            if observer is not None:
+                observer.arrived(delivery)
+            if delivery.special and not consumer.admit(delivery):
+                self._ended()
+                continue
+            if takes_payload:
+                try:
+                    value = decode(delivery.payload)
+                except decode_errors as error:
+                    consumer.undecodable(delivery, error)
+                    self._ended()
+                    continue
+            if observer is not None:
+                observer.called(delivery, consumer.attempt(delivery), value)
+            self.since = previous
+            failure: BaseException | None = None
+            result: object = None
+            try:
+                context = copy_context()
+                coroutine = invoke(delivery, value)
+                try:
+                    waited = context.run(coroutine.send, None)
+                except StopIteration as stop:
+                    result = stop.value
+                else:
+                    settling.flush_soon()
+                    if timeout is None:
+                        result = await resume(coroutine, context, waited)
+                    else:
+                        result = await limited(coroutine, context, waited, timeout)
+                    first = previous = time()
+            except asyncio.CancelledError as error:
+                if consumer.cut_off:
+                    await consumer.interrupted(delivery)
+                    self._ended()
+                    raise
+                _stay_alive()
+                failure = error
+            except (KeyboardInterrupt, SystemExit) as error:
+                self._ended()
+                consumer.failed(error)
+                return
+            except BaseException as error:
+                failure = error
+            if failure is None and (result is ACK or (result is None and none_acks)):
+                if observer is not None:
+                    observer.returned(delivery, ACK, None)
+                if self.redelivered:
+                    self._ended()
+                self.running = None
+                done = settling.done
+                done.append(delivery)
+                now = time()
+                if len(done) == 1:
+                    first = now
+                if len(done) >= FLUSH_AT or now - first >= LATEST or now - previous >= SLOW:
+                    settling.flush()
+                    consumer.intake.check_hunger()
+                    await consumer.breathe()
+                    now = time()
+                previous = now
+            else:
+                consumer.decided(delivery, result, failure)
+                self._ended()
+                if settling.storing >= BUSY:
+                    await consumer.breathe()
+
+    def _ended(self) -> None:
+        self.running = None
+        if self.redelivered:
+            self.redelivered = False
+            self._consumer.redelivered_ended()
+
+
+def _stay_alive() -> None:
+    """A handler that cancelled its own task does not end the worker (rule 2.4)."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
