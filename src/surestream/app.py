@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -76,6 +76,7 @@ class App:
         state: object | Unset = UNSET,
         observer: Observer | None = None,
         chance: random.Random | None = None,
+        threads_idle: Callable[[], None] | None = None,
     ) -> Run:
         """A run that was not started yet. ``in_process`` uses the in-process servers,
         ``consume=False`` connects without handling, ``state`` replaces the lifespan."""
@@ -86,10 +87,11 @@ class App:
             state=state,
             observer=observer,
             chance=chance,
+            threads_idle=threads_idle,
         )
 
     @asynccontextmanager
-    async def running(self, *, consume: bool = True) -> AsyncIterator[Run]:
+    async def running(self, *, consume: bool = True) -> AsyncGenerator[Run, None]:
         """Run inside another program: ``async with app.running(): ...``.
 
         Handlers run while the block runs; leaving it stops gracefully (rule 7.3). A fault that

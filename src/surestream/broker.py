@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -212,7 +212,7 @@ class Broker(ABC, Generic[S]):
             self._runs.remove(run)
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Run]:
+    async def connected(self) -> AsyncGenerator[Run, None]:
         """Connect to publish only: no handler runs.
 
         ``async with broker.connected(): await broker.publish(...)``

@@ -72,13 +72,6 @@ class Backoff:
         return base * (1.0 + chance.random() * self.jitter)
 
 
-Delay = float | timedelta | Backoff
-"""A delay as a user gives it: seconds, a ``timedelta``, or a :class:`Backoff`."""
-
-DEFAULT_BACKOFF: Final = Backoff()
-"""What an unlisted exception waits (rule 2.3)."""
-
-
 def seconds(value: object, name: str = "delay") -> float:
     """``value`` in seconds; ``timedelta`` or a finite number that is not negative.
 
@@ -102,6 +95,13 @@ def seconds(value: object, name: str = "delay") -> float:
     if number < 0:
         raise ValueError(f"{name} is {value!r}: it must not be negative")
     return number
+
+
+Delay = float | timedelta | Backoff
+"""A delay as a user gives it: seconds, a ``timedelta``, or a :class:`Backoff`."""
+
+DEFAULT_BACKOFF: Final = Backoff()
+"""What an unlisted exception waits (rule 2.3)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,10 @@ def _unwrap(error: BaseException) -> BaseException:
     """The leaf of a group with one kind of leaf; anything else as it is."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    leaves = list(_leaves(cast("BaseExceptionGroup[BaseException]", error)))
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    leaves = _leaves(group)
     kinds = {type(leaf) for leaf in leaves}
-    return leaves[0] if len(kinds) == 1 else error
+    return leaves[0] if len(kinds) == 1 else group
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

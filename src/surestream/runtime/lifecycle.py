@@ -18,7 +18,7 @@ from surestream.message import HeaderValues, Outgoing
 from surestream.runtime.consumer import Consumer
 from surestream.runtime.health import Health, Phase
 from surestream.runtime.observe import Observer
-from surestream.runtime.parameters import resolve_state
+from surestream.runtime.state import resolve_state
 from surestream.runtime.publishing import RunPublisher, prepare
 from surestream.runtime.terms import Mounted
 from surestream.runtime.threads import HandlerThreads
@@ -74,6 +74,7 @@ class Run:
         state: object | Unset = UNSET,
         observer: Observer | None = None,
         chance: random.Random | None = None,
+        threads_idle: Callable[[], None] | None = None,
     ) -> None:
         self.app = app
         self.observer = observer
@@ -91,7 +92,13 @@ class Run:
         self._phase = Phase.NEW
         self._stack = AsyncExitStack()
         self._transports: dict[int, Transport] = {}
-        self._threads = HandlerThreads()
+        threaded = (
+            mounted.workers
+            for broker in app.brokers
+            for mounted in broker.mounts
+            if not mounted.call.is_async
+        )
+        self._threads = HandlerThreads(sum(threaded), changed=threads_idle)
         self._ending: asyncio.Event | None = None
 
     # -- start ----------------------------------------------------------------------------
@@ -122,6 +129,11 @@ class Run:
             for broker in self.app.brokers:
                 check_topology(broker.mounts, self.context.warn)
         await self._open_lifespan()
+        mounts: list[tuple[BrokerDeclaration, Consumer, Callable[..., Any]]] = []
+        if self._consume:
+            for broker in self.app.brokers:
+                for mounted in broker.mounts:
+                    mounts.append((broker, self._consumer(mounted), self._bind(mounted, broker)))
         for broker in self.app.brokers:
             transport = broker.transport(self.context)
             broker.joined(self)
@@ -130,19 +142,11 @@ class Run:
             self._stack.push_async_callback(self._safely, "closing a broker", transport.close)
             await transport.connect(self.app.connect_timeout)
         self._stack.push_async_callback(self._stop_threads)
-        if not self._consume:
-            return
-        calls: list[tuple[Consumer, Callable[..., Any]]] = []
-        for broker in self.app.brokers:
-            for mounted in broker.mounts:
-                calls.append((self._consumer(mounted), self._bind(mounted, broker)))
-        for broker in self.app.brokers:
-            for mounted in broker.mounts:
-                consumer = next(one for one, _ in calls if one.mounted is mounted)
-                await consumer.open(self._transports[id(broker)])
-                self._stack.push_async_callback(self._safely, "closing", consumer.close)
-                self.subscriptions.append(consumer)
-        for consumer, call in calls:
+        for broker, consumer, _ in mounts:
+            await consumer.open(self._transports[id(broker)])
+            self._stack.push_async_callback(self._safely, "closing", consumer.close)
+            self.subscriptions.append(consumer)
+        for _, consumer, call in mounts:
             consumer.start(call)
 
     async def _open_lifespan(self) -> None:
@@ -164,7 +168,7 @@ class Run:
 
     def _bind(self, mounted: Mounted, broker: BrokerDeclaration) -> Callable[..., Any]:
         def state(parameter: str, type_: object) -> object:
-            return resolve_state(self._state, parameter, type_, mounted.site)
+            return resolve_state(self._state, parameter, type_)
 
         return mounted.call.bind(state, RunPublisher(self, broker))
 
@@ -260,9 +264,9 @@ class Run:
     async def _drain(self) -> None:
         limit = asyncio.get_running_loop().time() + self.app.shutdown_timeout
         if not await self._within(limit, [consumer.stop() for consumer in self.subscriptions]):
-            for consumer in self.subscriptions:
-                for name in await consumer.cut():
-                    log.warning("%s: still running at shutdown_timeout, cut off", name)
+            cuts = await asyncio.gather(*(consumer.cut() for consumer in self.subscriptions))
+            for name in (name for names in cuts for name in names):
+                log.warning("%s: still running at shutdown_timeout, cut off", name)
         limit = max(limit, asyncio.get_running_loop().time() + 1.0)
         finishing = [consumer.finish() for consumer in self.subscriptions]
         if not await self._within(limit, finishing):
@@ -285,7 +289,7 @@ class Run:
         return not pending
 
     async def _stop_threads(self) -> None:
-        self._threads.stop()
+        await self._threads.stop(0.0)
 
     async def _safely(self, what: str, close: Callable[[], Any]) -> None:
         """One part that fails to close does not keep the others open (rule 7.3)."""

@@ -19,6 +19,8 @@ __all__ = ["Orphans"]
 
 LOOK_AGAIN = 5.0
 """Seconds to the next look where the transport names none, and after a failed one."""
+LOOK_ON = 0.05
+"""Seconds to the next look where there is more, but nothing that could be taken."""
 
 
 class Orphans:
@@ -87,8 +89,10 @@ class Orphans:
         finally:
             self._taking = False
         if not found.deliveries:
-            if not found.more:
-                self._alone_wanted = False
+            self._alone_wanted = False
+            if found.more:
+                self._again(LOOK_ON)
+            else:
                 self._again(LOOK_AGAIN if found.next_in is None else found.next_in)
             return None
         delivery = found.deliveries[0]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
-from surestream.contract import Stored, Subscription, Successor, Transport
+from surestream.contract import Stored, Subscription, Transport
 from surestream.delivery import Delivery
-from surestream.errors import BrokerRefused, ConnectionLost, DeclarationError, SureStreamError
-from surestream.message import HeaderPairs, Outgoing
+from surestream.errors import ConnectionLost
 from surestream.outcome import Backoff, Kind, Outcome
 from surestream.runtime.delays import Timers
 from surestream.runtime.holding import Holding
@@ -25,21 +25,15 @@ from surestream.runtime.redelivery import (
     Leave,
     Park,
     Plan,
-    Quarantine,
-    Reason,
     count_attempt,
     decide,
 )
 from surestream.runtime.reports import Reports
-from surestream.runtime.successors import (
-    copy_headers,
-    dead_headers,
-    hand_over_headers,
-    read_counters,
-)
+from surestream.runtime.storing import Storing, Waiting, is_final, is_known
+from surestream.runtime.successors import read_counters
 from surestream.runtime.terms import Mounted
 
-__all__ = ["Settling", "Waiting"]
+__all__ = ["Settling"]
 
 log = logging.getLogger("surestream.dispatch")
 
@@ -47,25 +41,8 @@ FLUSH_AT = 64
 BUSY = 64
 CROWDED = 256
 EASED_BELOW = 128
-QUARANTINE_LENGTH = 10_000
 STORE_AGAIN = Backoff(first=0.1, factor=2, limit=5, jitter=0.2)
 REFUSED_AGAIN = 60.0
-
-
-class Waiting:
-    """A delivery whose plan is under way: in a timer, or until its successor is stored."""
-
-    __slots__ = ("attempt", "bare", "delivery", "error", "plan")
-
-    def __init__(
-        self, delivery: Delivery, plan: Plan, attempt: int, error: BaseException | None
-    ) -> None:
-        self.delivery = delivery
-        self.plan = plan
-        self.attempt = attempt
-        self.error = error
-        self.bare = False
-        """The dead letter goes without details: with them it was refused (rule 5.2)."""
 
 
 class Settling:
@@ -88,8 +65,7 @@ class Settling:
     ) -> None:
         self._mounted = mounted
         self._subscription = subscription
-        self._transport = transport
-        self._service = service
+        self._store = Storing(mounted, subscription, transport, service, observer)
         self._chance = chance
         self._observer = observer
         self._loop = asyncio.get_running_loop()
@@ -172,11 +148,11 @@ class Settling:
             case Copy() | DeadLetter() if after > 0:
                 if isinstance(plan, Copy) and plan.settle_first:
                     self._acknowledge(delivery, plan)
-                self.timers.add(after, Waiting(delivery, plan, attempt, error))
+                self.timers.add(after, Waiting(delivery, plan, error))
             case _:
                 if isinstance(plan, Copy) and plan.settle_first:
                     self._acknowledge(delivery, plan)
-                self._start(Waiting(delivery, plan, attempt, error))
+                self._start(Waiting(delivery, plan, error))
 
     def _acknowledge(self, delivery: Delivery, plan: Plan | None = None) -> None:
         if self._mounted.abilities.settles:
@@ -187,8 +163,11 @@ class Settling:
     # -- successors -----------------------------------------------------------------------
 
     def _start(self, waiting: Waiting) -> None:
+        self._track(waiting, self._until_stored(waiting))
+
+    def _track(self, waiting: Waiting, work: Coroutine[Any, Any, None]) -> None:
         self.holding.add(waiting.delivery)
-        task = self._loop.create_task(self._until_stored(waiting))
+        task = self._loop.create_task(work)
         self._tasks[task] = waiting
         task.add_done_callback(self._ended)
 
@@ -204,13 +183,13 @@ class Settling:
         while True:
             self.storing += 1
             try:
-                stored = await self._store(waiting)
-            except SureStreamError as error:
-                final = isinstance(error, DeclarationError) or (
-                    isinstance(error, BrokerRefused) and error.permanent
-                )
-                if final and self._otherwise(waiting, error):
+                stored = await self._store.store(waiting)
+            except Exception as error:
+                final = is_final(error)
+                if final and self._store.otherwise(waiting, error):
                     continue
+                if not is_known(error):
+                    log.exception("storing a successor of %r failed", waiting.delivery)
                 tries += 1
                 wait = REFUSED_AGAIN if final else STORE_AGAIN.delay(tries, self._chance)
                 if final and not refused:
@@ -242,105 +221,6 @@ class Settling:
             self._eased = self._loop.create_future()
             await self._eased
 
-    def _otherwise(self, waiting: Waiting, error: SureStreamError) -> bool:
-        """Another way for a successor that can never be stored (rule 5.2)."""
-        plan = waiting.plan
-        if isinstance(plan, Copy | Park) and self._mounted.terms.dead_letter is not None:
-            waiting.plan = DeadLetter(plan.count, Reason.REFUSED)
-            waiting.error = waiting.error or error
-            return True
-        if isinstance(plan, DeadLetter) and not waiting.bare and self._mounted.details != "none":
-            waiting.bare = True
-            return True
-        return False
-
-    async def _store(self, waiting: Waiting) -> Stored:
-        delivery, plan = waiting.delivery, waiting.plan
-        match plan:
-            case GiveBack():
-                await self._subscription.give_back([delivery], after=plan.after)
-                return Stored.STORED
-            case Park():
-                headers = copy_headers(delivery, plan.count)
-                stored = await self._subscription.park(delivery, headers, plan.after)
-                self._published(self._copy_address(delivery), delivery, headers, "delay", stored)
-                return stored
-            case Copy():
-                address = self._copy_address(delivery)
-                headers = copy_headers(delivery, plan.count)
-                return await self._replace(
-                    delivery, address, headers, "copy", settled=plan.settle_first
-                )
-            case DeadLetter():
-                address = self._mounted.terms.dead_letter
-                assert address is not None
-                headers = self._dead_headers(waiting, plan)
-                return await self._replace(delivery, address, headers, "dead letter")
-            case Quarantine():
-                headers = delivery.headers.pairs
-                return await self._replace(delivery, plan.address, headers, "quarantine")
-            case _:
-                raise AssertionError(f"{plan!r} has no successor")
-
-    async def _replace(
-        self,
-        delivery: Delivery,
-        address: str,
-        headers: HeaderPairs,
-        kind: str,
-        *,
-        settled: bool = False,
-    ) -> Stored:
-        message = Outgoing(address, delivery.payload, headers)
-        if settled:
-            stored = await self._transport.publish(message)
-        else:
-            aside = kind == "quarantine"
-            successor = Successor(
-                message,
-                dead=kind == "dead letter",
-                verbatim=aside,
-                max_length=QUARANTINE_LENGTH if aside else None,
-            )
-            stored = await self._subscription.replace(delivery, successor)
-        self._published(address, delivery, headers, kind, stored)
-        return stored
-
-    def _published(
-        self, address: str, delivery: Delivery, headers: HeaderPairs, kind: str, stored: Stored
-    ) -> None:
-        if self._observer is not None and stored is not Stored.OVERTAKEN:
-            self._observer.published(Outgoing(address, delivery.payload, headers), kind)
-
-    def _copy_address(self, delivery: Delivery) -> str:
-        """Where a copy goes (rule 4.2); what a function gives is checked each time."""
-        retry_to = self._mounted.retry_to
-        if callable(retry_to):
-            try:
-                address: object = retry_to(delivery)
-            except Exception as error:
-                raise BrokerRefused(f"retry_to raised {error!r}", permanent=True) from error
-            if not isinstance(address, str) or not address:
-                raise BrokerRefused(
-                    f"retry_to gave {address!r}, which is no address", permanent=True
-                )
-            return address
-        address = retry_to or self._mounted.abilities.address
-        assert address is not None, "checked at start"
-        return address
-
-    def _dead_headers(self, waiting: Waiting, plan: DeadLetter) -> HeaderPairs:
-        return dead_headers(
-            waiting.delivery,
-            plan.count,
-            reason=plan.reason,
-            attempts=plan.count,
-            error=waiting.error,
-            service=self._service,
-            deaths=self.counters(waiting.delivery).deaths + 1,
-            level="none" if waiting.bare else self._mounted.details,
-        )
-
     # -- the end --------------------------------------------------------------------------
 
     def held(self) -> Iterator[Delivery]:
@@ -348,7 +228,7 @@ class Settling:
         yield from self.done
         yield from self.holding
         for waiting in self.timers:
-            if not (isinstance(waiting.plan, Copy) and waiting.plan.settle_first):
+            if not waiting.settled_first:
                 yield waiting.delivery
         yield from self.left
 
@@ -360,33 +240,26 @@ class Settling:
         waiting = self.timers.take_all()
         started = 0
         for wait, entry in waiting:
-            plan = entry.plan
-            if not isinstance(plan, Copy) or not self._mounted.hand_over:
+            if not isinstance(entry.plan, Copy) or not self._mounted.hand_over:
                 continue
             if limit is not None and started >= limit:
                 break
             started += 1
-            self.holding.add(entry.delivery)
-            task = self._loop.create_task(self._hand_over(entry, plan, wait))
-            self._tasks[task] = entry
-            task.add_done_callback(self._ended)
+            self._track(entry, self._until_handed_over(entry, wait))
         return started, len(waiting) - started
 
-    async def _hand_over(self, entry: Waiting, plan: Copy, wait: float) -> None:
+    async def _until_handed_over(self, entry: Waiting, wait: float) -> None:
         tries = 0
         while True:
             try:
-                address = self._copy_address(entry.delivery)
-                headers = hand_over_headers(entry.delivery, plan.count, wait)
-                await self._replace(
-                    entry.delivery, address, headers, "hand-over", settled=plan.settle_first
-                )
-                return
+                await self._store.hand_over(entry, wait)
             except ConnectionLost as error:
                 tries += 1
                 pause = STORE_AGAIN.delay(tries, self._chance)
                 self.reports.held(entry.delivery, error, pause)
                 await asyncio.sleep(pause)
+            else:
+                return
 
     async def finish(self) -> None:
         """Wait until nothing is under way any more; cancel it to give up."""

@@ -62,7 +62,11 @@ class Worker:
         time = asyncio.get_running_loop().time
         first = previous = time()
         value: object = None
+        turns = 0
         while True:
+            if turns >= FLUSH_AT:
+                turns = 0
+                await consumer.breathe()
             if queue and not consumer.attention:
                 delivery = queue.popleft()
             else:
@@ -77,6 +81,7 @@ class Worker:
                 observer.arrived(delivery)
             if delivery.special and not consumer.admit(delivery):
                 self._ended()
+                turns += 1
                 continue
             if takes_payload:
                 try:
@@ -84,6 +89,7 @@ class Worker:
                 except decode_errors as error:
                     consumer.undecodable(delivery, error)
                     self._ended()
+                    turns += 1
                     continue
             if observer is not None:
                 observer.called(delivery, consumer.attempt(delivery), value)
@@ -137,6 +143,7 @@ class Worker:
             else:
                 consumer.decided(delivery, result, failure)
                 self._ended()
+                turns += 1
                 if settling.storing >= BUSY:
                     await consumer.breathe()
 

@@ -1,0 +1,10 @@
+"""How payload bytes become values and values become payload bytes.
+
+JSON by default. ``bytes`` and ``str`` are raw: what is annotated or published as one of them is
+the payload itself, not a JSON string.
+"""
+
+from surestream.codec.json import JsonCodec
+from surestream.codec.protocol import DECODE_ERRORS, Codec, Decode, as_decode_error
+
+__all__ = ["DECODE_ERRORS", "Codec", "Decode", "JsonCodec", "as_decode_error"]
