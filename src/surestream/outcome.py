@@ -55,10 +55,17 @@ class Backoff:
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", seconds(self.first, "Backoff.first"))
         object.__setattr__(self, "limit", seconds(self.limit, "Backoff.limit"))
+        object.__setattr__(self, "factor", _number(self.factor, "Backoff.factor"))
+        object.__setattr__(self, "jitter", _number(self.jitter, "Backoff.jitter"))
         if not math.isfinite(self.factor) or self.factor < 1:
             raise ValueError(f"Backoff.factor is {self.factor!r}: it must be a number of 1 or more")
         if not math.isfinite(self.jitter) or self.jitter < 0:
             raise ValueError(f"Backoff.jitter is {self.jitter!r}: it must be 0 or more")
+        if self.first > self.limit:
+            raise ValueError(
+                f"Backoff.first is {self.first:g} s, longer than its limit of {self.limit:g} s: "
+                "write limit= as well"
+            )
 
     def delay(self, attempt: int, chance: random.Random) -> float:
         """Seconds to wait after attempt number ``attempt`` (the first is 1)."""
@@ -66,10 +73,19 @@ class Backoff:
         if first <= 0:
             return 0.0
         steps = max(attempt, 1) - 1
-        if self.factor > 1 and first < limit:
-            steps = min(steps, math.ceil(math.log(limit / first, self.factor)))
-        base = min(limit, first * self.factor**steps) if self.factor > 1 else min(limit, first)
+        if first >= limit or self.factor == 1:
+            base = min(first, limit)
+        elif steps >= (math.log(limit) - math.log(first)) / math.log(self.factor):
+            base = limit
+        else:
+            base = min(limit, first * self.factor**steps)
         return base * (1.0 + chance.random() * self.jitter)
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r} ({type(value).__name__}): write a number")
+    return float(value)
 
 
 def seconds(value: object, name: str = "delay") -> float:

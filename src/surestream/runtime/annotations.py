@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
-from typing import Annotated, Any, Union, cast
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, Union, cast
 
 from surestream.context import StateMarker
 from surestream.delivery import Key
@@ -15,10 +15,25 @@ __all__ = ["accepts", "inside", "is_mark", "is_offered", "is_union", "spelled", 
 
 
 def spelled(hint: object) -> str:
-    """An annotation as a user would write it."""
-    if isinstance(hint, type) and not typing.get_args(hint):
-        return hint.__name__
-    return repr(hint).replace("typing.", "")
+    """An annotation as a user would write it: no modules, ``State[…]`` for its marks."""
+    if hint is type(None):
+        return "None"
+    if hint is ...:
+        return "..."
+    arguments = typing.get_args(hint)
+    if not arguments:
+        named = isinstance(hint, type | typing.NewType)
+        return hint.__name__ if named else repr(hint).replace("typing.", "")
+    if typing.get_origin(hint) is Annotated:
+        inner, *marks = arguments
+        if any(isinstance(mark, StateMarker) for mark in marks):
+            return "State" if isinstance(inner, typing.TypeVar) else f"State[{spelled(inner)}]"
+    if is_union(hint):
+        return " | ".join(map(spelled, arguments))
+    if typing.get_origin(hint) in (Literal, Callable):
+        return repr(hint).replace("typing.", "").replace("collections.abc.", "")
+    name: object = getattr(hint, "__name__", None) or repr(typing.get_origin(hint))
+    return f"{name}[{', '.join(map(spelled, arguments))}]"
 
 
 def is_union(hint: Any) -> bool:

@@ -179,11 +179,10 @@ class Surroundings:
             )
         for part in inside(hint):
             if is_mark(part) or is_offered(part):
-                name = "State" if isinstance(part, StateMarker) else spelled(part)
                 raise self._refusal(
                     parameter,
-                    f"{name} stands inside another type",
-                    f"a parameter of its own for {name}",
+                    f"{spelled(part)} stands inside another type",
+                    f"a parameter of its own for {spelled(part)}",
                 )
 
     def _refusal(self, parameter: Parameter, why: str, write: str) -> DeclarationTypeError:

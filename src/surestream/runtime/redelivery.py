@@ -172,7 +172,9 @@ def on_arrival(terms: Terms, abilities: Abilities, counters: Counters) -> Plan |
         return None
     if terms.dead_letter is None:
         return Discard(attempts_spent=True)
-    return DeadLetter(count=cap, reason=Reason.CRASHED, after=brake(counters.deaths + 1))
+    # What it spent before it died at another address stays counted (rule 3.8).
+    count = cap + (counters.died if abilities.counter is Counter.HEADER else 0)
+    return DeadLetter(count, Reason.CRASHED, after=brake(counters.deaths + 1))
 
 
 def decide(
@@ -205,7 +207,9 @@ def _at_once(
 ) -> Plan:
     capped = terms.max_attempts is not None
     means = abilities.capped_retry if capped else abilities.retry
-    pause = 0.0 if capped else brake(attempt)
+    # What is given back carries no count of its own: the server saw every hand-over.
+    rounds = max(attempt, counters.server) if means is RetryMeans.GIVE_BACK else attempt
+    pause = 0.0 if capped else brake(rounds)
     if counters.count_lost:
         pause = max(pause, BRAKE_FIRST)
     if means is RetryMeans.GIVE_BACK:
