@@ -139,6 +139,7 @@ class Broker(ABC, Generic[S]):
         default_quarantine = source.quarantine
         return Mounted(
             source=source,
+            abilities=source.abilities,
             site=site,
             handler=subscriber.handler,
             call=call,

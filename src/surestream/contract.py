@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from surestream.delivery import Delivery, Origin
@@ -136,6 +136,18 @@ class Source(ABC):
         """Whether a message published to ``address`` arrives here, by the broker's own
         wildcard rules."""
         return address == self.name
+
+    @property
+    def keeps_unread(self) -> bool:
+        """Whether a message waits at an address of this family until somebody reads it; where
+        it does not, a dead letter without a reader is gone (rule 4.6)."""
+        return True
+
+    @property
+    def structures(self) -> Mapping[str, str]:
+        """Further names that the source uses, with their family: one name is one structure
+        (rule 4.4)."""
+        return {}
 
     @property
     def quarantine(self) -> str | None:

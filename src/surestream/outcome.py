@@ -61,9 +61,10 @@ class Backoff:
             raise ValueError(f"Backoff.factor is {self.factor!r}: it must be a number of 1 or more")
         if not math.isfinite(self.jitter) or self.jitter < 0:
             raise ValueError(f"Backoff.jitter is {self.jitter!r}: it must be 0 or more")
-        if self.first > self.limit:
+        first, limit = seconds(self.first), seconds(self.limit)
+        if first > limit:
             raise ValueError(
-                f"Backoff.first is {self.first:g} s, longer than its limit of {self.limit:g} s: "
+                f"Backoff.first is {first:g} s, longer than its limit of {limit:g} s: "
                 "write limit= as well"
             )
 

@@ -35,6 +35,8 @@ class Subscriber(Generic[S_co, P, R_co]):
         _check_source(source, handler)
         if isinstance(handler, Subscriber):
             handler = cast("Subscriber[Source, P, R_co]", handler).handler
+        elif isinstance(handler, staticmethod):
+            handler = cast("staticmethod[P, R_co]", handler).__func__
         _check_handler(handler)
         self._source = source
         self._handler = handler
@@ -144,7 +146,7 @@ def _check_handler(handler: object) -> None:
         return
     why = f"a handler is called, and {type(handler).__name__} cannot be"
     write = "async def, def, or an object with async def __call__"
-    if isinstance(handler, staticmethod | classmethod):
+    if isinstance(handler, classmethod):
         why, write = "the method is not bound yet", "Subscriber(source, TheClass.method)"
     elif isinstance(handler, type):
         why = "it is a class: a message would only build an object of it"

@@ -59,6 +59,10 @@ class MemoryTopic(Source):
         return (self.topic, self.group)
 
     @property
+    def keeps_unread(self) -> bool:
+        return False
+
+    @property
     def label(self) -> str:
         return f"{self.topic}/{self.group}"
 

@@ -47,6 +47,7 @@ class Consumer:
         chance: random.Random,
         observer: Observer | None,
         threads: HandlerThreads,
+        lease: float | None,
         fatal: Callable[[BaseException], None],
     ) -> None:
         self.mounted = mounted
@@ -55,6 +56,7 @@ class Consumer:
         self._chance = chance
         self._threads = threads
         self._fatal = fatal
+        self._lease = lease
         self._tasks: list[asyncio.Task[None]] = []
         self.workers: list[Worker] = []
         self.attention = False
@@ -63,6 +65,8 @@ class Consumer:
         """Handlers that still run are being cancelled: the shutdown timeout is over."""
         self._stopping = False
         self._opened = False
+        self._owner = asyncio.current_task()
+        self._routed: set[Delivery] = set()
         self._counts_by_server = mounted.abilities.counter is Counter.SERVER
 
     # -- Origin ---------------------------------------------------------------------------
@@ -125,7 +129,7 @@ class Consumer:
         )
         self._later: Timers[Delivery] = Timers(self._due)
         self.orphans = Orphans(self, mounted, self.live)
-        self.touching = Touching(self, mounted, self.live)
+        self.touching = Touching(self, mounted, self.live, self._lease)
         self._opened = True
 
     def start(self, call: Callable[[Delivery, object], Any]) -> None:
@@ -171,8 +175,8 @@ class Consumer:
             if self._stopping:
                 return None
             if self.orphans.due:
-                orphan = await self.orphans.take(worker)
-                if orphan is not None:
+                orphan = await self.orphans.take()
+                if orphan is not None and self._keeps(worker, lane, orphan):
                     return orphan
             self._mind()
             if self._stopping:
@@ -181,8 +185,25 @@ class Consumer:
                 return queue.popleft()
             await self.intake.wait(lane)
 
+    def _keeps(self, worker: Worker, lane: int, orphan: Delivery) -> bool:
+        """Whether ``worker`` runs it; one that belongs to another lane is sent there, so that
+        messages of one key still run one after another."""
+        home = self.intake.lane_of(orphan)
+        if home in (None, lane):
+            worker.redelivered = True
+            return True
+        self._routed.add(orphan)
+        self.intake.put_first(orphan, home)
+        return False
+
     def _mind(self) -> None:
         self.attention = self._stopping or self.orphans.due or self.intake.paused is not None
+
+    @property
+    def ending(self) -> bool:
+        """Whether a cancelled worker is meant to end: the shutdown timeout is over, or the task
+        that runs the service is gone. Otherwise a handler cancelled its own task (rule 2.4)."""
+        return self.cut_off or self._owner is None or self._owner.done()
 
     def call_attention(self) -> None:
         """Something changed that workers must look at."""
@@ -200,8 +221,11 @@ class Consumer:
         """A worker is done with a delivery taken over from a dead one."""
         self.orphans.ended()
 
-    def admit(self, delivery: Delivery) -> bool:
+    def admit(self, worker: Worker, delivery: Delivery) -> bool:
         """Whether a special delivery goes to the handler now."""
+        if delivery in self._routed:
+            self._routed.remove(delivery)
+            worker.redelivered = True
         fault = delivery.fault
         if fault is not None:
             self.undecodable(delivery, fault)
@@ -309,12 +333,17 @@ class Consumer:
         settlements under way."""
         self.settling.flush()
         limit = HAND_OVER_LIMITS.get(self.mounted.source.family)
-        handed, left = self.settling.hand_over(limit)
-        if handed or left:
-            log.info("%s: %d delays handed over, %d left", self.mounted.name, handed, left)
-        await self._return(
-            [*self.intake.take_queued(), *(late for _, late in self._later.take_all())]
-        )
+        handed, kept, lost = self.settling.hand_over(limit)
+        if handed or kept or lost:
+            log.info(
+                "%s: %d delays handed over, %d given back, %d lost",
+                self.mounted.name,
+                handed,
+                len(kept),
+                lost,
+            )
+        late = [delivery for _, delivery in self._later.take_all()]
+        await self._return([*self.intake.take_queued(), *late, *kept])
         await self.settling.finish()
 
     async def _return(self, deliveries: list[Delivery]) -> None:
@@ -333,7 +362,8 @@ class Consumer:
     async def close(self) -> None:
         """Free everything; bounded."""
         self.touching.stop()
-        lost = await self.settling.abandon()
-        if lost:
-            log.warning("%s: %d messages stay unsettled", self.mounted.name, lost)
+        given_up = await self.settling.abandon()
+        if given_up:
+            log.warning("%s: %d messages stay unsettled", self.mounted.name, len(given_up))
+            await self._return(given_up)
         await self.live.close()

@@ -156,6 +156,15 @@ class Intake:
             self.lanes[lane].append(delivery)
             self._wake(lane, 1)
 
+    def put_first(self, delivery: Delivery, lane: int) -> None:
+        """Hand one message to the worker of ``lane``, before all others."""
+        self.lanes[lane].appendleft(delivery)
+        self._wake(lane, 1)
+
+    def lane_of(self, delivery: Delivery) -> int | None:
+        """The lane a message belongs to; ``None`` where any worker may have it."""
+        return None if self._by_key is None else self._lane_of(delivery, self._by_key)
+
     def _lane_of(self, delivery: Delivery, by_key: ByKey) -> int:
         key: object
         if isinstance(by_key, str):

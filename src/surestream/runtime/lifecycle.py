@@ -18,8 +18,8 @@ from surestream.message import HeaderValues, Outgoing
 from surestream.runtime.consumer import Consumer
 from surestream.runtime.health import Health, Phase
 from surestream.runtime.observe import Observer
-from surestream.runtime.state import resolve_state
 from surestream.runtime.publishing import RunPublisher, prepare
+from surestream.runtime.state import resolve_state
 from surestream.runtime.terms import Mounted
 from surestream.runtime.threads import HandlerThreads
 from surestream.runtime.topology import check_topology
@@ -79,7 +79,7 @@ class Run:
         self.app = app
         self.observer = observer
         self.context = RunContext(
-            service=f"{app.title} {app.version}",
+            service=f"{app.title}/{app.version}",
             chance=chance or random.Random(),
             warn=self._warn,
             in_process=in_process,
@@ -133,7 +133,9 @@ class Run:
         if self._consume:
             for broker in self.app.brokers:
                 for mounted in broker.mounts:
-                    mounts.append((broker, self._consumer(mounted), self._bind(mounted, broker)))
+                    mounts.append(
+                        (broker, self._consumer(mounted, broker), self._bind(mounted, broker))
+                    )
         for broker in self.app.brokers:
             transport = broker.transport(self.context)
             broker.joined(self)
@@ -156,13 +158,17 @@ class Run:
         if lifespan is not None:
             self._state = await self._stack.enter_async_context(lifespan)
 
-    def _consumer(self, mounted: Mounted) -> Consumer:
+    def _consumer(self, mounted: Mounted, broker: BrokerDeclaration) -> Consumer:
+        # Rivals share their claims: the smallest lease among them counts (rule 6.2).
+        rivals = (one for one in broker.mounts if one.source.rivals == mounted.source.rivals)
+        leases = [one.abilities.lease for one in rivals if one.abilities.lease is not None]
         return Consumer(
             mounted,
             service=self.context.service,
             chance=self.context.chance,
             observer=self.observer,
             threads=self._threads,
+            lease=min(leases, default=None),
             fatal=self.fail,
         )
 

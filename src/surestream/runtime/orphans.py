@@ -13,7 +13,6 @@ from surestream.runtime.terms import Mounted
 
 if TYPE_CHECKING:
     from surestream.runtime.consumer import Consumer
-    from surestream.runtime.worker import Worker
 
 __all__ = ["Orphans"]
 
@@ -77,8 +76,8 @@ class Orphans:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
 
-    async def take(self, worker: Worker) -> Delivery | None:
-        """Take one delivery over for ``worker``; ``None`` where there is none for it now."""
+    async def take(self) -> Delivery | None:
+        """Take one delivery over; ``None`` where there is none that could run now."""
         self._taking = True
         try:
             found = await self._live.recover(1)
@@ -99,15 +98,21 @@ class Orphans:
         dangerous = self._last_chance is not None and delivery.server_count >= self._last_chance
         if self._stopped or (dangerous and self._running > 0):
             self._alone_wanted = True
-            await self._live.give_back([delivery], spent=False)
+            await self._give_back(delivery)
             return None
         self._alone_wanted = False
         self._alone = dangerous
         self._running += 1
-        worker.redelivered = True
         if not self._alone:
             self._consumer.call_attention()
         return delivery
+
+    async def _give_back(self, delivery: Delivery) -> None:
+        try:
+            await self._live.give_back([delivery], spent=False)
+        except SureStreamError as error:
+            # It stays pending for us, untouched, and comes up again after its lease.
+            self._report(30, "%s: cannot give back: %s", self._consumer.subscription, error)
 
     def ended(self) -> None:
         """A worker is done with what it took over."""

@@ -192,10 +192,11 @@ class Settling:
                     log.exception("storing a successor of %r failed", waiting.delivery)
                 tries += 1
                 wait = REFUSED_AGAIN if final else STORE_AGAIN.delay(tries, self._chance)
+                if not refused:
+                    self.reports.held(waiting.delivery, error, wait)
                 if final and not refused:
                     refused = True
                     self.holding.refused += 1
-                self.reports.held(waiting.delivery, error, wait)
                 if self._observer is not None:
                     self._observer.held(waiting.delivery, error)
             else:
@@ -232,21 +233,24 @@ class Settling:
                 yield waiting.delivery
         yield from self.left
 
-    def hand_over(self, limit: int | None) -> tuple[int, int]:
+    def hand_over(self, limit: int | None) -> tuple[int, list[Delivery], int]:
         """At a graceful stop: publish what waits in memory, with its due time (rule 5.8).
 
-        Returns how many were started and how many are left where they are.
+        Returns how many were started, what is to be given back instead, and how many are lost
+        because their original was settled before.
         """
-        waiting = self.timers.take_all()
-        started = 0
-        for wait, entry in waiting:
-            if not isinstance(entry.plan, Copy) or not self._mounted.hand_over:
-                continue
-            if limit is not None and started >= limit:
-                break
-            started += 1
-            self._track(entry, self._until_handed_over(entry, wait))
-        return started, len(waiting) - started
+        started = lost = 0
+        kept: list[Delivery] = []
+        for wait, entry in self.timers.take_all():
+            copy = isinstance(entry.plan, Copy) and self._mounted.hand_over
+            if copy and (limit is None or started < limit):
+                started += 1
+                self._track(entry, self._until_handed_over(entry, wait))
+            elif entry.settled_first:
+                lost += 1
+            else:
+                kept.append(entry.delivery)
+        return started, kept, lost
 
     async def _until_handed_over(self, entry: Waiting, wait: float) -> None:
         tries = 0
@@ -266,11 +270,11 @@ class Settling:
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    async def abandon(self) -> int:
-        """Stop trying; returns how many deliveries stay unsettled."""
-        tasks = list(self._tasks)
-        for task in tasks:
+    async def abandon(self) -> list[Delivery]:
+        """Stop trying; returns the deliveries that stay unsettled."""
+        given_up = dict(self._tasks)
+        for task in given_up:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        return len(tasks)
+        if given_up:
+            await asyncio.wait(given_up)
+        return [entry.delivery for entry in given_up.values() if not entry.settled_first]

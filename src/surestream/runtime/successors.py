@@ -69,13 +69,10 @@ def dead_headers(
     Details of an earlier death are replaced. Values are short ASCII; what is not is
     percent-encoded.
     """
-    base = tuple(
-        pair
-        for pair in copy_headers(delivery, count)
-        if not pair[0].lower().startswith(DEAD_PREFIX)
-    )
+    copied = copy_headers(delivery, count)
     if level == "none":
-        return base
+        return copied
+    base = tuple(pair for pair in copied if not pair[0].lower().startswith(DEAD_PREFIX))
     when = datetime.fromtimestamp(wall_time(), UTC).isoformat(timespec="milliseconds")
     details = {
         "reason": reason,

@@ -25,6 +25,8 @@ class Mounted:
     """One handler on one source, as declared and checked."""
 
     source: Source
+    abilities: Abilities
+    """What the source can do, asked once."""
     site: Site
     """Where the handler was included."""
     handler: object
@@ -46,8 +48,3 @@ class Mounted:
     def name(self) -> str:
         """How logs and dead letters call the subscription."""
         return self.source.label
-
-    @property
-    def abilities(self) -> Abilities:
-        """What the source can do."""
-        return self.source.abilities

@@ -20,6 +20,7 @@ def check_topology(mounts: Sequence[Mounted], warn: Callable[[str], None]) -> No
     for mount in mounts:
         _check_retry_to(mount, mounts, warn)
         _check_dead_letter(mount, mounts, warn)
+        _check_quarantine(mount)
         _check_losses(mount, warn)
     _check_cycles(mounts)
 
@@ -27,20 +28,29 @@ def check_topology(mounts: Sequence[Mounted], warn: Callable[[str], None]) -> No
 def _one_family_a_name(mounts: Sequence[Mounted]) -> None:
     families: dict[str, tuple[str, str]] = {}
     for mount in mounts:
-        source = mount.source
-        names = [(source.name, "reads it")]
-        if mount.terms.dead_letter is not None:
-            names.append((mount.terms.dead_letter, "declares it as dead_letter"))
-        for name, role in names:
-            known = families.setdefault(name, (source.family, f"{mount.site} {role}"))
-            if known[0] != source.family:
+        for name, family, role in _names(mount):
+            known = families.setdefault(name, (family, f"{mount.site} {role}"))
+            if known[0] != family:
                 raise DeclarationError(
-                    f"{name!r} is used as a {known[0]} and as a {source.family}",
-                    why=f"one name is one structure (rule 4.4): {known[1]}, here it is a "
-                    f"{source.family}",
+                    f"{name!r} is used as a {known[0]} and as a {family}",
+                    why=f"one name is one structure (rule 4.4): {known[1]} as a {known[0]}, "
+                    f"here it is a {family}",
                     write="another name for one of the two",
                     where=mount.site,
                 )
+
+
+def _names(mount: Mounted) -> list[tuple[str, str, str]]:
+    source, family = mount.source, mount.source.family
+    names = [(source.name, family, "reads it")]
+    names += [(name, kind, "uses it") for name, kind in source.structures.items()]
+    if mount.terms.dead_letter is not None:
+        names.append((mount.terms.dead_letter, family, "declares it as dead_letter"))
+    if mount.quarantine is not None:
+        names.append((mount.quarantine, family, "declares it as quarantine"))
+    if isinstance(mount.retry_to, str):
+        names.append((mount.retry_to, family, "declares it as retry_to"))
+    return names
 
 
 def _check_retry_to(mount: Mounted, mounts: Sequence[Mounted], warn: Callable[[str], None]) -> None:
@@ -61,6 +71,14 @@ def _check_retry_to(mount: Mounted, mounts: Sequence[Mounted], warn: Callable[[s
             why="this source makes no copies: the broker hands the same message out again "
             "(rule 4.2)",
             write="include(…) without retry_to",
+            where=mount.site,
+        )
+    if abilities.delay is DelayMeans.PARKED:
+        raise DeclarationError(
+            f"retry_to={mount.retry_to!r} on {mount.source!r}",
+            why="a parked delay comes back to the source itself, so its retries would go two "
+            "ways (rule 6.5)",
+            write="include(…) without retry_to, or the source without its delay set",
             where=mount.site,
         )
     if callable(mount.retry_to):
@@ -88,12 +106,25 @@ def _check_dead_letter(
             write=f'dead_letter="{mount.source.name}.dlq", or any address it does not read',
             where=mount.site,
         )
+    if not mount.source.keeps_unread and not any(other.source.reads(dead) for other in mounts):
+        warn(f"{mount.site}: nobody reads dead_letter={dead!r}, and nothing keeps it: it is gone")
     for other in _others_reading(dead, mount, mounts):
         if other.source.name != dead:
             warn(
                 f"{mount.site}: dead letters to {dead!r} are caught by the wildcard of "
                 f"{other.name} ({other.site})"
             )
+
+
+def _check_quarantine(mount: Mounted) -> None:
+    if mount.quarantine is not None and mount.source.reads(mount.quarantine):
+        raise DeclarationError(
+            f"quarantine={mount.quarantine!r}",
+            why=f"the subscription itself reads it ({mount.name}), so what cannot be decoded would "
+            "go round for ever (rule 2.6)",
+            write=f'quarantine="{mount.source.name}.undecodable"',
+            where=mount.site,
+        )
 
 
 def _others_reading(address: str, mount: Mounted, mounts: Sequence[Mounted]) -> list[Mounted]:

@@ -27,10 +27,12 @@ class Touching:
     or a timer is touched as long as it waits.
     """
 
-    def __init__(self, consumer: Consumer, mounted: Mounted, live: Subscription) -> None:
+    def __init__(
+        self, consumer: Consumer, mounted: Mounted, live: Subscription, lease: float | None
+    ) -> None:
         self._consumer = consumer
         self._live = live
-        self._lease = mounted.abilities.lease
+        self._lease = lease
         self._hold_limit = mounted.hold_limit
         self._warned: Delivery | None = None
         self._task: asyncio.Task[None] | None = None

@@ -47,7 +47,16 @@ class Worker:
         """It was taken over from a dead worker (rule 3.6)."""
 
     async def run(self) -> None:
-        """Work until the consumer stops."""
+        """Work until the consumer stops. A handler that cancels its own task ends nothing."""
+        while True:
+            try:
+                return await self._work()
+            except asyncio.CancelledError:
+                if self._consumer.ending:
+                    raise
+                _stay_alive()
+
+    async def _work(self) -> None:
         consumer = self._consumer
         mounted = consumer.mounted
         queue = self._queue
@@ -79,7 +88,7 @@ class Worker:
             self.running = delivery
             if observer is not None:
                 observer.arrived(delivery)
-            if delivery.special and not consumer.admit(delivery):
+            if delivery.special and not consumer.admit(self, delivery):
                 self._ended()
                 turns += 1
                 continue
@@ -111,7 +120,7 @@ class Worker:
                         result = await limited(coroutine, context, waited, timeout)
                     first = previous = time()
             except asyncio.CancelledError as error:
-                if consumer.cut_off:
+                if consumer.ending:
                     await consumer.interrupted(delivery)
                     self._ended()
                     raise

@@ -89,9 +89,9 @@ async def test_a_plain_assertion_is_shown_with_the_time_line() -> None:
         "what happened, by virtual seconds:\n"
         '   +0.000 s  published to refunds: {"id":1,"card":"busy"}\n'
         "   +0.000 s  refunds/default 1 attempt 1/4: process(Refund(id=1, card='busy')) "
-        "→ retry_after(30): given back at +30.000 s\n"
+        "→ retry_after(30): given back, due at +30.000 s\n"
         "  +30.000 s  refunds/default 1 attempt 2/4: process(Refund(id=1, card='busy')) "
-        "→ retry_after(30): given back at +60.000 s"
+        "→ retry_after(30): given back, due at +60.000 s"
     )
 
 

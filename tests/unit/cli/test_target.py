@@ -18,6 +18,7 @@ SERVICE = """
     def create_with(port: int, host: str, *, debug: bool = False): return app
     async def create_later() -> App: return app
     def create_badly(): return 1 / 0
+    def create_number(): return 5
     number = 5
     class Apps:
         main = app
@@ -91,9 +92,7 @@ class TestRefused:
             ),
         ],
     )
-    def test_what_is_not_written_as_module_and_app(
-        self, target: str, what: str, hint: str
-    ) -> None:
+    def test_what_is_not_written_as_module_and_app(self, target: str, what: str, hint: str) -> None:
         assert refusal(target) == [what, f"  {hint}"]
 
     @pytest.mark.parametrize(
@@ -202,8 +201,13 @@ class TestRefused:
             ),
             (
                 "create_nothing",
-                "returned what is None, and an App is wanted",
+                "returned None, and an App is wanted",
                 "write `return app` at the end of create_nothing",
+            ),
+            (
+                "create_number",
+                "returned something of type int, and an App is wanted",
+                "write `return app` at the end of create_number",
             ),
             (
                 "create_with",
@@ -250,9 +254,7 @@ class TestBrokenModule:
         assert told[1:] == ["  at service.py:3"]
         assert "s3cret" not in str(told)
 
-    def test_import_that_fails_inside_is_not_taken_for_a_wrong_target(
-        self, project: Write
-    ) -> None:
+    def test_import_that_fails_inside_is_not_taken_for_a_wrong_target(self, project: Write) -> None:
         project("service.py", "import no_such_dependency\n")
         assert refusal("service:app") == [
             "importing service failed: ModuleNotFoundError: No module named 'no_such_dependency'",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import pytest
+from typing_extensions import TypeAliasType
 
 from surestream.context import Attempt, Publisher, State
 from surestream.delivery import Delivery
@@ -302,6 +303,18 @@ async def test_types_of_the_enclosing_function_are_found_where_it_uses_them() ->
         return refund == Local(7)
 
     assert await deliver(handler, REFUND) is True
+
+
+Money = TypeAliasType("Money", Refund)
+OwnBank = TypeAliasType("OwnBank", State[Bank])
+
+
+async def test_aliases_of_types_are_looked_through() -> None:
+    async def handler(refund: Money, bank: OwnBank) -> Any:
+        return refund, bank
+
+    bank = Bank()
+    assert await deliver(handler, REFUND, state=bank) == (Refund(7), bank)
 
 
 def test_a_plan_tells_what_state_it_needs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +29,14 @@ class StubServer:
     nothing is answered; while ``deaf``, nothing is even read.
     """
 
-    def __init__(self, answer: Answer = echo, *, greet: bool = True) -> None:
+    def __init__(
+        self,
+        answer: Answer = echo,
+        *,
+        greet: bool = True,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.tls = tls
         self.answer = answer
         self.greet = greet
         self.mute = False
@@ -42,10 +50,10 @@ class StubServer:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
+        return f"redis{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

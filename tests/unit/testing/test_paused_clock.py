@@ -102,6 +102,31 @@ async def test_the_boundary_is_exact_on_a_machine_that_is_up_for_long(start: flo
             assert len(times) == 1
 
 
+@pytest.mark.case("TH-09")
+async def test_a_deadline_that_is_waited_for_piecewise_is_met_at_its_moment(
+    clock: PausedClock,
+) -> None:
+    """As in `while (wait := due - loop.time()) > 0`, where the sums miss the due time by a hair."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + 30 + 2e-7
+    stops: list[float] = []
+
+    async def until_due() -> None:
+        if (wait := due - loop.time()) > 0:
+            await asyncio.sleep(min(wait, 10.0) - (1e-7 if wait > 1e-6 else 0))
+            await until_due()
+        else:
+            stops.append(clock.seconds)
+
+    task = asyncio.create_task(until_due())
+    loop.call_at(due - 3e-7, stops.append, 0.0)
+
+    await clock.advance(29.999)
+    assert not task.done()
+    await clock.advance(0.001)
+    assert stops == [0.0, 30.0]
+
+
 async def test_a_chain_of_timers_runs_in_one_advance(clock: PausedClock) -> None:
     seen: list[float] = []
 
