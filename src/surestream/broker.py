@@ -26,9 +26,9 @@ from surestream.delivery import Key
 from surestream.errors import DeclarationError, DeclarationTypeError, NotRunning, Site
 from surestream.message import HeaderValues
 from surestream.outcome import Outcome
-from surestream.runtime.calling import compile_call
+from surestream.runtime.calls.calling import compile_call
 from surestream.runtime.failures import compile_errors
-from surestream.runtime.lifecycle import Run, current_run
+from surestream.runtime.lifecycle import Run, Solitary, current_run
 from surestream.runtime.redelivery import Terms
 from surestream.runtime.terms import ByKey, Mounted
 from surestream.subscriber import Subscriber
@@ -218,12 +218,12 @@ class Broker(ABC, Generic[S]):
 
         ``async with broker.connected(): await broker.publish(...)``
         """
-        from surestream.app import App
-
-        app = App("publisher")
-        app.add(self)
-        async with app.running(consume=False) as run:
+        run = Run(Solitary(self), consume=False)
+        await run.start()
+        try:
             yield run
+        finally:
+            await run.stop()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -183,11 +183,11 @@ class Arrivals:
             ready = asyncio.ensure_future(link.ready())
             try:
                 await asyncio.wait((ready, self._stopping), return_when=asyncio.FIRST_COMPLETED)
-                if self._stopping.done():
-                    return
-                await ready
             finally:
-                ready.cancel()
+                if not ready.done():
+                    ready.cancel()
+            if ready.done() and (closed := ready.exception()) and not self._stopping.done():
+                raise closed
 
     async def _refused(self, error: SureStreamError) -> None:
         """What the server refuses may heal: wait, ever longer, and try again."""
@@ -237,11 +237,15 @@ class Arrivals:
         if fresh:
             self._accept(fresh)
 
+    def waiting(self) -> list[StreamDelivery]:
+        """What was taken and not handed out yet."""
+        return [*self._ready, *self._unsorted, *self._redelivered]
+
     def _in_hand(self) -> Iterator[bytes]:
         for delivery in self._origin.held():
             if isinstance(delivery, StreamDelivery) and delivery.seat is self._seat:
                 yield delivery.entry
-        for delivery in (*self._ready, *self._unsorted, *self._redelivered):
+        for delivery in self.waiting():
             yield delivery.entry
         yield from self._acks.unconfirmed()
 
@@ -263,7 +267,7 @@ class Arrivals:
                 _log.debug("%s: the last read failed: %s", self._seat.label, error)
             else:
                 self._ready.extend(deliver(entries, self._seat, self._origin))
-        rest = [*self._ready, *self._unsorted, *self._redelivered]
+        rest = self.waiting()
         self._ready.clear()
         self._unsorted = []
         self._redelivered.clear()

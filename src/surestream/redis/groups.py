@@ -31,7 +31,8 @@ _log = logging.getLogger("surestream.redis")
 
 CONSUMER_PREFIX: Final = "surestream-"
 """How the names begin that we give to consumers; only such are ever removed."""
-LEAST_SILENCE: Final = 60.0
+LEAST_SILENCE: Final = 10.0
+"""Seconds. A consumer that is removed while it lives is there again with its next entry."""
 CHUNK: Final = 500
 
 

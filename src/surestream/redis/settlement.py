@@ -172,7 +172,8 @@ class Settlement:
 def microseconds(delay: float) -> int:
     """A delay in whole microseconds, never less than asked; what binary fractions add to a decimal
     one is not rounded up."""
-    return math.ceil(round(delay * 1e6, 3))
+    exact = delay * 1e6
+    return max(1, math.ceil(exact - max(1e-3, exact * 4e-16)))
 
 
 def _chunks(deliveries: Sequence[StreamDelivery]) -> Iterator[list[StreamDelivery]]:

@@ -119,7 +119,8 @@ class StreamSubscription(Subscription):
         await self._settlement.give_back([_ours(d) for d in deliveries], spent=spent)
 
     async def touch(self, deliveries: Sequence[Delivery]) -> None:
-        await self._settlement.touch([_ours(d) for d in deliveries])
+        held = [_ours(delivery) for delivery in deliveries]
+        await self._settlement.touch(held + self._arrivals.waiting())
 
     async def close(self) -> None:
         why = "what was read and not started is not handed back"

@@ -15,6 +15,7 @@ from surestream.contract import Counter, Subscription, SubscriptionTerms, Transp
 from surestream.delivery import Delivery
 from surestream.errors import SureStreamError
 from surestream.outcome import Kind, Outcome
+from surestream.runtime.calls.threads import HandlerThreads
 from surestream.runtime.delays import Timers
 from surestream.runtime.intake import Intake
 from surestream.runtime.observe import Observer
@@ -24,7 +25,6 @@ from surestream.runtime.redelivery import Discard, Quarantine, count_attempt, on
 from surestream.runtime.settling import Settling
 from surestream.runtime.successors import not_before
 from surestream.runtime.terms import Mounted
-from surestream.runtime.threads import HandlerThreads
 from surestream.runtime.touching import Touching
 from surestream.runtime.worker import Worker
 
@@ -128,8 +128,10 @@ class Consumer:
             failed=self.failed,
         )
         self._later: Timers[Delivery] = Timers(self._due)
-        self.orphans = Orphans(self, mounted, self.live)
-        self.touching = Touching(self, mounted, self.live, self._lease)
+        self.orphans = Orphans(mounted, self.live, self.call_attention)
+        self.touching = Touching(
+            mounted, self.live, self._lease, held=self.held, workers=self.workers
+        )
         self._opened = True
 
     def start(self, call: Callable[[Delivery, object], Any]) -> None:

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from surestream.codec import Codec
@@ -15,16 +17,16 @@ from surestream.contract import RunContext, Stored, Transport
 from surestream.declaration import UNSET, Unset
 from surestream.errors import DeclarationError, NotRunning, ServiceFailed
 from surestream.message import HeaderValues, Outgoing
+from surestream.runtime.calls.state import resolve_state
+from surestream.runtime.calls.threads import HandlerThreads
 from surestream.runtime.consumer import Consumer
 from surestream.runtime.health import Health, Phase
 from surestream.runtime.observe import Observer
-from surestream.runtime.publishing import RunPublisher, prepare
-from surestream.runtime.state import resolve_state
+from surestream.runtime.publishing import BoundPublisher, prepare
 from surestream.runtime.terms import Mounted
-from surestream.runtime.threads import HandlerThreads
 from surestream.runtime.topology import check_topology
 
-__all__ = ["BrokerDeclaration", "Run", "Service", "current_run"]
+__all__ = ["BrokerDeclaration", "Run", "Service", "Solitary", "current_run"]
 
 log = logging.getLogger("surestream")
 
@@ -60,6 +62,25 @@ class Service(Protocol):
     @property
     def brokers(self) -> Sequence[BrokerDeclaration]: ...
     def open_lifespan(self) -> AbstractAsyncContextManager[object] | None: ...
+
+
+@dataclass(frozen=True)
+class Solitary:
+    """The service that one broker alone makes, to publish only."""
+
+    broker: BrokerDeclaration
+    title: str = "publisher"
+    version: str = "0"
+    strict: bool = False
+    connect_timeout: float = 30.0
+    shutdown_timeout: float = 30.0
+
+    @property
+    def brokers(self) -> Sequence[BrokerDeclaration]:
+        return (self.broker,)
+
+    def open_lifespan(self) -> None:
+        return None
 
 
 class Run:
@@ -176,7 +197,7 @@ class Run:
         def state(parameter: str, type_: object) -> object:
             return resolve_state(self._state, parameter, type_)
 
-        return mounted.call.bind(state, RunPublisher(self, broker))
+        return mounted.call.bind(state, BoundPublisher(partial(self.publish, broker)))
 
     def _warn(self, message: str) -> None:
         if self.app.strict:

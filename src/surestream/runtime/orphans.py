@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from surestream.contract import Counter, Subscription
 from surestream.delivery import Delivery
 from surestream.errors import SureStreamError
 from surestream.runtime.reports import Limited
 from surestream.runtime.terms import Mounted
-
-if TYPE_CHECKING:
-    from surestream.runtime.consumer import Consumer
 
 __all__ = ["Orphans"]
 
@@ -30,8 +27,11 @@ class Orphans:
     kills the process must not take an innocent with it.
     """
 
-    def __init__(self, consumer: Consumer, mounted: Mounted, live: Subscription) -> None:
-        self._consumer = consumer
+    def __init__(
+        self, mounted: Mounted, live: Subscription, call_attention: Callable[[], None]
+    ) -> None:
+        self._name = mounted.name
+        self._call_attention = call_attention
         self._live = live
         self._recovers = mounted.abilities.recovers
         guarded = mounted.abilities.counts_crashes or mounted.abilities.counter is Counter.SERVER
@@ -68,7 +68,7 @@ class Orphans:
         self._timer = None
         if not self._stopped:
             self._due = True
-            self._consumer.call_attention()
+            self._call_attention()
 
     def _again(self, wait: float) -> None:
         self._due = False
@@ -82,7 +82,7 @@ class Orphans:
         try:
             found = await self._live.recover(1)
         except SureStreamError as error:
-            self._report(30, "%s: cannot look for orphans: %s", self._consumer.subscription, error)
+            self._report(30, "%s: cannot look for orphans: %s", self._name, error)
             self._again(LOOK_AGAIN)
             return None
         finally:
@@ -104,7 +104,7 @@ class Orphans:
         self._alone = dangerous
         self._running += 1
         if not self._alone:
-            self._consumer.call_attention()
+            self._call_attention()
         return delivery
 
     async def _give_back(self, delivery: Delivery) -> None:
@@ -112,10 +112,10 @@ class Orphans:
             await self._live.give_back([delivery], spent=False)
         except SureStreamError as error:
             # It stays pending for us, untouched, and comes up again after its lease.
-            self._report(30, "%s: cannot give back: %s", self._consumer.subscription, error)
+            self._report(30, "%s: cannot give back: %s", self._name, error)
 
     def ended(self) -> None:
         """A worker is done with what it took over."""
         self._running -= 1
         self._alone = False
-        self._consumer.call_attention()
+        self._call_attention()

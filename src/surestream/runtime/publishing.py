@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from surestream.codec import Codec
 from surestream.declaration import UNSET, Unset, check_address
@@ -11,10 +11,7 @@ from surestream.destination import destination_of
 from surestream.errors import DeclarationError, DeclarationTypeError
 from surestream.message import HeaderValues, Outgoing, header_pairs, is_reserved
 
-if TYPE_CHECKING:
-    from surestream.runtime.lifecycle import BrokerDeclaration, Run
-
-__all__ = ["RunPublisher", "in_handler", "prepare"]
+__all__ = ["BoundPublisher", "in_handler", "prepare"]
 
 in_handler: ContextVar[bool] = ContextVar("surestream_in_handler", default=False)
 """Whether the code runs in a handler: there our own headers are kept from leaking (4.10)."""
@@ -50,14 +47,21 @@ def prepare(
     return Outgoing(address, codec.encode(value), pairs)
 
 
-class RunPublisher:
+class Publish(Protocol):
+    """What publishes on one broker of one run."""
+
+    async def __call__(
+        self, destination: object, value: object = ..., headers: HeaderValues | None = None
+    ) -> None: ...
+
+
+class BoundPublisher:
     """The publisher that a handler asks for: bound to its broker in this run."""
 
-    __slots__ = ("_broker", "_run")
+    __slots__ = ("_publish",)
 
-    def __init__(self, run: Run, broker: BrokerDeclaration) -> None:
-        self._run = run
-        self._broker = broker
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
 
     async def publish(
         self,
@@ -68,4 +72,4 @@ class RunPublisher:
         headers: HeaderValues | None = None,
     ) -> None:
         """Publish; returns when the broker has confirmed."""
-        await self._run.publish(self._broker, destination, value, headers)
+        await self._publish(destination, value, headers)

@@ -10,7 +10,7 @@ from surestream.declaration import DetailLevel, RetryTo
 from surestream.delivery import Delivery
 from surestream.errors import Site
 from surestream.outcome import Outcome
-from surestream.runtime.calling import CallPlan
+from surestream.runtime.calls.calling import CallPlan
 from surestream.runtime.failures import ErrorPolicy
 from surestream.runtime.redelivery import Terms
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from surestream.contract import Subscription
 from surestream.delivery import Delivery
 from surestream.errors import SureStreamError
 from surestream.runtime.terms import Mounted
 
-if TYPE_CHECKING:
-    from surestream.runtime.consumer import Consumer
-
 __all__ = ["Touching"]
 
 log = logging.getLogger("surestream.dispatch")
+
+
+class Working(Protocol):
+    """A worker, as far as its claim goes."""
+
+    @property
+    def running(self) -> Delivery | None: ...
+    @property
+    def since(self) -> float: ...
 
 
 class Touching:
@@ -28,9 +34,17 @@ class Touching:
     """
 
     def __init__(
-        self, consumer: Consumer, mounted: Mounted, live: Subscription, lease: float | None
+        self,
+        mounted: Mounted,
+        live: Subscription,
+        lease: float | None,
+        *,
+        held: Callable[[], Iterable[Delivery]],
+        workers: Sequence[Working],
     ) -> None:
-        self._consumer = consumer
+        self._name = mounted.name
+        self._held = held
+        self._workers = workers
         self._live = live
         self._lease = lease
         self._hold_limit = mounted.hold_limit
@@ -59,12 +73,12 @@ class Touching:
             try:
                 await self._live.touch(old)
             except SureStreamError as error:
-                log.debug("%s: claims not renewed: %s", self._consumer.subscription, error)
+                log.debug("%s: claims not renewed: %s", self._name, error)
 
     def _claims(self) -> Iterator[Delivery]:
         now = asyncio.get_running_loop().time()
         too_long: set[Delivery] = set()
-        for worker in self._consumer.workers:
+        for worker in self._workers:
             running = worker.running
             if running is not None and now - worker.since > self._hold_limit:
                 too_long.add(running)
@@ -73,10 +87,10 @@ class Touching:
                     log.warning(
                         "%s %s: its handler has run longer than hold_limit=%g s; another worker "
                         "may take it over (timeout= is the better tool)",
-                        self._consumer.subscription,
+                        self._name,
                         running.id,
                         self._hold_limit,
                     )
-        for delivery in self._consumer.held():
+        for delivery in self._held():
             if delivery not in too_long:
                 yield delivery

@@ -7,15 +7,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from surestream.delivery import Delivery
 from surestream.outcome import ack
+from surestream.runtime.intake import Intake
+from surestream.runtime.observe import Observer
 from surestream.runtime.running import limited, resume
-from surestream.runtime.settling import BUSY, FLUSH_AT
-
-if TYPE_CHECKING:
-    from surestream.runtime.consumer import Consumer
+from surestream.runtime.settling import BUSY, FLUSH_AT, Settling
+from surestream.runtime.terms import Mounted
 
 __all__ = ["Worker"]
 
@@ -30,12 +30,39 @@ could be as slow."""
 ACK = ack()
 
 
+class Workplace(Protocol):
+    """What a worker needs of its subscription."""
+
+    mounted: Mounted
+    intake: Intake
+    settling: Settling
+    observer: Observer | None
+    invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]]
+    attention: bool
+
+    @property
+    def ending(self) -> bool: ...
+    def attempt(self, delivery: Delivery) -> int: ...
+    async def next_delivery(
+        self, worker: Worker, lane: int, queue: deque[Delivery]
+    ) -> Delivery | None: ...
+    async def breathe(self) -> None: ...
+    def admit(self, worker: Worker, delivery: Delivery) -> bool: ...
+    def undecodable(self, delivery: Delivery, error: Exception) -> None: ...
+    def decided(
+        self, delivery: Delivery, result: object, failure: BaseException | None
+    ) -> None: ...
+    async def interrupted(self, delivery: Delivery) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
+    def redelivered_ended(self) -> None: ...
+
+
 class Worker:
     """A long-lived coroutine that handles one delivery at a time."""
 
     __slots__ = ("_consumer", "_lane", "_queue", "redelivered", "running", "since")
 
-    def __init__(self, consumer: Consumer, number: int) -> None:
+    def __init__(self, consumer: Workplace, number: int) -> None:
         self._consumer = consumer
         self._lane = consumer.intake.lane(number)
         self._queue: deque[Delivery] = consumer.intake.lanes[self._lane]

@@ -10,8 +10,8 @@ from surestream.codec import JsonCodec
 from surestream.contract import Abilities, Counter, DelayMeans, RetryMeans, Source
 from surestream.delivery import Delivery, Key
 from surestream.message import HeaderPairs, HeaderValues
-from surestream.runtime.calling import Call, CallPlan, compile_call
-from surestream.runtime.state import resolve_state
+from surestream.runtime.calls.calling import Call, CallPlan, compile_call
+from surestream.runtime.calls.state import resolve_state
 from surestream.subscriber import Subscriber
 
 Topic = Key("Topic", str)

@@ -15,7 +15,7 @@ import pytest
 from surestream.context import State
 from surestream.declaration import UNSET
 from surestream.errors import DeclarationError
-from surestream.runtime.state import resolve_state
+from surestream.runtime.calls.state import resolve_state
 from surestream.subscriber import site_of
 from tests.unit.handlers.stand_ins import bind, mount
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from surestream.errors import NotRunning
-from surestream.runtime.threads import STRAYS, HandlerThreads
+from surestream.runtime.calls.threads import STRAYS, HandlerThreads
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
 
@@ -315,7 +315,7 @@ async def test_a_system_without_more_threads_fails_the_call_and_nothing_else(
 def test_a_stuck_thread_does_not_hold_the_process() -> None:
     program = (
         "import asyncio, threading\n"
-        "from surestream.runtime.threads import HandlerThreads\n"
+        "from surestream.runtime.calls.threads import HandlerThreads\n"
         "async def main():\n"
         "    threads = HandlerThreads(1)\n"
         "    threads.run(threading.Event().wait)\n"

@@ -10,7 +10,7 @@ from typing import Final
 
 from surestream import outcome
 from surestream.errors import DeclarationError, Site
-from surestream.runtime.signatures import closure_values
+from surestream.runtime.calls.signatures import closure_values
 from surestream.subscriber import site_of, written_function
 
 __all__ = ["refuse_misuse"]

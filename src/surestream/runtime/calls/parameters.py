@@ -11,7 +11,7 @@ from surestream.context import StateMarker
 from surestream.contract import Source
 from surestream.delivery import Delivery, Key
 from surestream.errors import DeclarationError, DeclarationTypeError, Site
-from surestream.runtime.annotations import (
+from surestream.runtime.calls.annotations import (
     accepts,
     inside,
     is_mark,
@@ -19,8 +19,8 @@ from surestream.runtime.annotations import (
     spelled,
     without_none,
 )
-from surestream.runtime.meanings import OFFERED, Meaning, Payload, Read, StateOf
-from surestream.runtime.signatures import EMPTY, Parameter
+from surestream.runtime.calls.meanings import OFFERED, Meaning, Payload, Read, StateOf
+from surestream.runtime.calls.signatures import EMPTY, Parameter
 
 __all__ = ["Surroundings"]
 

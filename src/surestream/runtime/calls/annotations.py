@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, cast
 
 from surestream.context import StateMarker
 from surestream.delivery import Key
-from surestream.runtime.meanings import OFFERED
+from surestream.runtime.calls.meanings import OFFERED
 
 __all__ = ["accepts", "inside", "is_mark", "is_offered", "is_union", "spelled", "without_none"]
 

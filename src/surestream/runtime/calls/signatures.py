@@ -16,7 +16,7 @@ from surestream.delivery import Delivery
 from surestream.errors import DeclarationError, DeclarationTypeError, Site
 from surestream.message import Headers
 from surestream.outcome import Outcome
-from surestream.runtime.annotations import is_union, spelled
+from surestream.runtime.calls.annotations import is_union, spelled
 from surestream.subscriber import written_function
 
 __all__ = ["EMPTY", "Parameter", "Signature", "closure_values", "read_signature"]

@@ -11,8 +11,8 @@ from surestream.context import Publisher
 from surestream.contract import Source
 from surestream.delivery import Key
 from surestream.errors import DeclarationError, DeclarationTypeError, DecodeError, Site
-from surestream.runtime.binding import Call, bound_call
-from surestream.runtime.meanings import (
+from surestream.runtime.calls.binding import Call, bound_call
+from surestream.runtime.calls.meanings import (
     Argument,
     Fixed,
     Meaning,
@@ -20,10 +20,10 @@ from surestream.runtime.meanings import (
     Payload,
     StateOf,
 )
-from surestream.runtime.misuse import refuse_misuse
-from surestream.runtime.parameters import Surroundings
-from surestream.runtime.signatures import Parameter, read_signature
-from surestream.runtime.state import no_lifespan
+from surestream.runtime.calls.misuse import refuse_misuse
+from surestream.runtime.calls.parameters import Surroundings
+from surestream.runtime.calls.signatures import Parameter, read_signature
+from surestream.runtime.calls.state import no_lifespan
 
 __all__ = ["Call", "CallPlan", "StateResolver", "compile_call"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 from surestream.declaration import UNSET
 from surestream.errors import DeclarationError
-from surestream.runtime.annotations import is_union, spelled
+from surestream.runtime.calls.annotations import is_union, spelled
 
 __all__ = ["no_lifespan", "resolve_state"]
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from surestream.delivery import Delivery
-from surestream.runtime.meanings import Argument, Fixed, Meaning, Payload, Read
+from surestream.runtime.calls.meanings import Argument, Fixed, Meaning, Payload, Read
 
 __all__ = ["Call", "bound_call"]
 
