@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, TypeAlias
 
+from surestream.redis.driver import Argument
 from surestream.redis.reader import outlive
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.replies import Reply
@@ -126,7 +127,7 @@ class Recovery:
     ) -> None:
         seat = self._seat
         self._claiming.update(ids)
-        args = (seat.group_name, seat.consumer_name, idle_ms, owner, *ids)
+        args: list[Argument] = [seat.group_name, seat.consumer_name, idle_ms, owner, *ids]
         reply = self._link.script(CLAIM, (seat.stream,), args)
 
         # A callback: the server has counted what it hands over, so its reply must reach `take`

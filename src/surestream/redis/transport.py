@@ -188,10 +188,9 @@ class RedisTransport(Transport):
     def trouble(self) -> str | None:
         if self._command is None or not self._command.up:
             return f"{self._display}: not connected"
-        for part in (*self._subscriptions, *self._promoters.values()):
-            if part.trouble is not None:
-                return part.trouble
-        return None
+        troubles = [subscription.trouble for subscription in self._subscriptions]
+        troubles += [promoter.trouble for promoter in self._promoters.values()]
+        return next((trouble for trouble in troubles if trouble is not None), None)
 
 
 def _refuse_one_key_for_both(

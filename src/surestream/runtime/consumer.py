@@ -67,6 +67,7 @@ class Consumer:
         self._opened = False
         self._owner = asyncio.current_task()
         self._routed: set[Delivery] = set()
+        self._given_back = 0
         self._counts_by_server = mounted.abilities.counter is Counter.SERVER
 
     # -- Origin ---------------------------------------------------------------------------
@@ -162,6 +163,8 @@ class Consumer:
     def _worker_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             self.failed(task.exception() or SureStreamError("a worker ended"))
+        elif task.cancelled() and not self.cut_off:
+            self.failed(SureStreamError(f"{task.get_name()} was cancelled from outside"))
 
     def failed(self, error: BaseException) -> None:
         """This subscription cannot go on: the service stops, loudly (rule 7.5)."""
@@ -205,7 +208,9 @@ class Consumer:
     def ending(self) -> bool:
         """Whether a cancelled worker is meant to end: the shutdown timeout is over, or the task
         that runs the service is gone. Otherwise a handler cancelled its own task (rule 2.4)."""
-        return self.cut_off or self._owner is None or self._owner.done()
+        task = asyncio.current_task()
+        abandoned = self._owner is None or self._owner.done()
+        return self.cut_off or (abandoned and task is not None and task.cancelling() > 0)
 
     def call_attention(self) -> None:
         """Something changed that workers must look at."""
@@ -249,18 +254,21 @@ class Consumer:
     def undecodable(self, delivery: Delivery, error: Exception) -> None:
         """Rule 2.6: no handler runs."""
         fault = self.mounted.call.as_decode_error(error)
-        self.settling.reports.undecodable(delivery, fault)
+        outcome, kept_in = self.mounted.on_decode_error, self.mounted.quarantine
+        fate = "dropped" if kept_in is None else f"kept in {kept_in}"
+        if outcome is not None:
+            fate = f"settled by on_decode_error={outcome!r}"
+        self.settling.reports.undecodable(delivery, fault, fate)
         if self.observer is not None:
             self.observer.undecodable(delivery, fault)
-        outcome = self.mounted.on_decode_error
         if outcome is not None and outcome.kind is Kind.FAIL_FAST:
             self.failed(fault)
         elif outcome is not None:
             self.settling.settle(delivery, outcome, fault)
-        elif self.mounted.quarantine is None:
+        elif kept_in is None:
             self.settling.carry_out(delivery, Discard(), 1)
         else:
-            self.settling.carry_out(delivery, Quarantine(self.mounted.quarantine), 1)
+            self.settling.carry_out(delivery, Quarantine(kept_in), 1)
 
     def decided(self, delivery: Delivery, result: object, failure: BaseException | None) -> None:
         """Settle by what the handler returned or raised."""
@@ -311,10 +319,15 @@ class Consumer:
 
     # -- stop -----------------------------------------------------------------------------
 
-    async def stop(self) -> None:
-        """No more messages; returns when the handlers under way have ended (rule 7.3)."""
+    def halt(self) -> None:
+        """Start no more messages."""
         self._stopping = self.attention = True
         self.orphans.stop()
+        self.intake.wake_all()
+
+    async def stop(self) -> None:
+        """No more messages; returns when the handlers under way have ended (rule 7.3)."""
+        self.halt()
         await self.intake.stop()
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -335,24 +348,18 @@ class Consumer:
         settlements under way."""
         self.settling.flush()
         limit = HAND_OVER_LIMITS.get(self.mounted.source.family)
-        handed, kept, lost = self.settling.hand_over(limit)
-        if handed or kept or lost:
-            log.info(
-                "%s: %d delays handed over, %d given back, %d lost",
-                self.mounted.name,
-                handed,
-                len(kept),
-                lost,
-            )
+        kept = self.settling.hand_over(limit)
         late = [delivery for _, delivery in self._later.take_all()]
-        await self._return([*self.intake.take_queued(), *late, *kept])
+        await self._return([*self.intake.take_queued(), *late])
+        await self._return(kept, spent=self._counts_by_server)
+        self._given_back += len(kept)
         await self.settling.finish()
 
-    async def _return(self, deliveries: list[Delivery]) -> None:
+    async def _return(self, deliveries: list[Delivery], *, spent: bool = False) -> None:
         if not deliveries:
             return
         try:
-            await self.live.give_back(deliveries, spent=False)
+            await self.live.give_back(deliveries, spent=spent)
         except SureStreamError as error:
             log.warning(
                 "%s: %d messages could not be given back (%s); they are taken over from us",
@@ -367,5 +374,16 @@ class Consumer:
         given_up = await self.settling.abandon()
         if given_up:
             log.warning("%s: %d messages stay unsettled", self.mounted.name, len(given_up))
-            await self._return(given_up)
+            await self._return(given_up, spent=self._counts_by_server)
+        handed_over, lost = self.settling.handed_over, self.settling.lost
+        if handed_over or self._given_back or lost:
+            log.log(
+                logging.WARNING if lost else logging.INFO,
+                "%s: of the delays that waited in memory %d were handed over, %d given back, "
+                "%d lost",
+                self.mounted.name,
+                handed_over,
+                self._given_back,
+                lost,
+            )
         await self.live.close()

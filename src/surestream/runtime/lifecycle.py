@@ -237,6 +237,8 @@ class Run:
         reasons = [t.trouble for t in self._transports.values()]
         for consumer in self.subscriptions:
             reasons.append(consumer.trouble)
+        if self.failure is not None:
+            reasons.append(repr(self.failure))
         return Health(self._phase, tuple(reason for reason in reasons if reason))
 
     @property
@@ -255,6 +257,8 @@ class Run:
             self.failure = error
             if not isinstance(error, KeyboardInterrupt | SystemExit):
                 log.critical("%s: stopping: %r", self.context.service, error, exc_info=error)
+        for consumer in self.subscriptions:
+            consumer.halt()
         self.ask_to_stop()
 
     def ask_to_stop(self) -> None:

@@ -17,6 +17,7 @@ from surestream.runtime.redelivery import (
     Park,
     Plan,
     Quarantine,
+    Reason,
 )
 
 __all__ = ["Limited", "Reports", "cut"]
@@ -24,6 +25,12 @@ __all__ = ["Limited", "Reports", "cut"]
 log = logging.getLogger("surestream.dispatch")
 
 CUT: Final = 200
+WHY: Final = {
+    Reason.SPENT: "attempts are spent",
+    Reason.CRASHED: "its attempts went in crashes",
+    Reason.NO_CAP: "a retry, and no max_attempts",
+    Reason.REFUSED: "its copy was refused for good",
+}
 
 
 def cut(value: object) -> str:
@@ -102,7 +109,7 @@ class Reports:
                 log.info("%s: unacknowledged until the next session", start)
             case DeadLetter(reason=reason):
                 when = f" in {span(after)}" if after > 0 else ""
-                log.error("%s: %s, dead letter to %s%s", start, reason, dead_letter, when)
+                log.error("%s: %s, dead letter to %s%s", start, WHY[reason], dead_letter, when)
             case Quarantine(address=address):
                 log.debug("%s: kept in %s", start, address)
 
@@ -114,12 +121,14 @@ class Reports:
             "%s: %s → %r", self.line(delivery, attempt), cut(repr(error)), outcome, exc_info=error
         )
 
-    def undecodable(self, delivery: Delivery, error: Exception) -> None:
-        """The payload is not what the handler asks for (rule 2.6)."""
+    def undecodable(self, delivery: Delivery, error: Exception, fate: str) -> None:
+        """The payload is not what the handler asks for (rule 2.6); ``fate``: what becomes of
+        the message."""
         log.error(
-            "%s %s cannot be decoded: %s; payload begins %s",
+            "%s %s cannot be decoded, %s: %s; payload begins %s",
             self._name,
             cut(delivery.id),
+            fate,
             cut(str(error)),
             cut(delivery.payload[:80]),
         )
@@ -134,6 +143,10 @@ class Reports:
             cut(str(error)),
             span(wait),
         )
+
+    def unheard(self, delivery: Delivery, address: str | None) -> None:
+        """A successor was published to an address that nobody reads (rule 5.1)."""
+        self.warn("nobody reads %s, where %s was published", cut(str(address)), cut(delivery.id))
 
     def warn(self, message: str, *parts: object) -> None:
         """A bounded warning that names the subscription."""

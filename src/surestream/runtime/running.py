@@ -38,14 +38,19 @@ def resume(
 
 
 async def limited(
-    coroutine: Coroutine[Any, Any, object], context: Context, waited: object, timeout: float
+    coroutine: Coroutine[Any, Any, object],
+    context: Context,
+    waited: object,
+    limit: float,
+    timeout: float,
 ) -> object:
-    """:func:`resume` within ``timeout`` seconds; running out is ``HandlerTimeout`` (rule 2.5)."""
-    limit = asyncio.timeout(timeout)
+    """:func:`resume` up to the loop's time ``limit``, which is ``timeout`` seconds after the
+    handler began; running out is ``HandlerTimeout`` (rule 2.5)."""
+    clock = asyncio.timeout_at(limit)
     try:
-        async with limit:
+        async with clock:
             return await resume(coroutine, context, waited)
     except TimeoutError as error:
-        if limit.expired():
+        if clock.expired():
             raise HandlerTimeout(f"the handler ran longer than {timeout:g} s") from error
         raise

@@ -10,7 +10,6 @@ from typing import Any
 
 from surestream.contract import Stored, Subscription, Transport
 from surestream.delivery import Delivery
-from surestream.errors import ConnectionLost
 from surestream.outcome import Backoff, Kind, Outcome
 from surestream.runtime.delays import Timers
 from surestream.runtime.holding import Holding
@@ -72,6 +71,10 @@ class Settling:
         self._tasks: dict[asyncio.Task[None], Waiting] = {}
         self._flush_due = False
         self._eased: asyncio.Future[None] | None = None
+        self.handed_over = 0
+        """How many delays were handed over at the stop (rule 5.8)."""
+        self.lost = 0
+        """How many could not be, their original being settled."""
         self.storing = 0
         """How many successors are being stored at this moment."""
         self.reports = Reports(mounted.name, mounted.terms.max_attempts)
@@ -133,7 +136,8 @@ class Settling:
     def carry_out(
         self, delivery: Delivery, plan: Plan, attempt: int, error: BaseException | None = None
     ) -> None:
-        """Do what ``plan`` says; returns at once."""
+        """Do what ``plan`` says; returns at once. Acknowledgements collected before go first."""
+        self.flush()
         after = 0.0
         if isinstance(plan, GiveBack | Copy | Park | DeadLetter):
             after = plan.after
@@ -206,8 +210,8 @@ class Settling:
             await asyncio.sleep(wait)
         if refused:
             self.holding.refused -= 1
-        if stored is Stored.UNHEARD and not isinstance(waiting.plan, GiveBack):
-            self.reports.warn("nobody reads what %s was published to", waiting.delivery.id)
+        if stored is Stored.UNHEARD:
+            self.reports.unheard(waiting.delivery, waiting.address)
         if self._observer is not None:
             self._observer.settled(waiting.delivery, waiting.plan, stored)
 
@@ -233,13 +237,12 @@ class Settling:
                 yield waiting.delivery
         yield from self.left
 
-    def hand_over(self, limit: int | None) -> tuple[int, list[Delivery], int]:
+    def hand_over(self, limit: int | None) -> list[Delivery]:
         """At a graceful stop: publish what waits in memory, with its due time (rule 5.8).
 
-        Returns how many were started, what is to be given back instead, and how many are lost
-        because their original was settled before.
+        Returns what is to be given back instead; :attr:`handed_over` and :attr:`lost` count.
         """
-        started = lost = 0
+        started = 0
         kept: list[Delivery] = []
         for wait, entry in self.timers.take_all():
             copy = isinstance(entry.plan, Copy) and self._mounted.hand_over
@@ -247,23 +250,31 @@ class Settling:
                 started += 1
                 self._track(entry, self._until_handed_over(entry, wait))
             elif entry.settled_first:
-                lost += 1
+                self.lost += 1
             else:
                 kept.append(entry.delivery)
-        return started, kept, lost
+        return kept
 
     async def _until_handed_over(self, entry: Waiting, wait: float) -> None:
         tries = 0
         while True:
             try:
-                await self._store.hand_over(entry, wait)
-            except ConnectionLost as error:
+                stored = await self._store.hand_over(entry, wait)
+            except Exception as error:
+                if is_final(error) and self._store.otherwise(entry, error):
+                    return await self._until_stored(entry)
+                if not is_known(error):
+                    log.exception("handing over %r failed", entry.delivery)
                 tries += 1
                 pause = STORE_AGAIN.delay(tries, self._chance)
                 self.reports.held(entry.delivery, error, pause)
                 await asyncio.sleep(pause)
             else:
-                return
+                break
+        if stored is Stored.UNHEARD and entry.settled_first:
+            self.lost += 1
+        else:
+            self.handed_over += 1
 
     async def finish(self) -> None:
         """Wait until nothing is under way any more; cancel it to give up."""
@@ -277,4 +288,6 @@ class Settling:
             task.cancel()
         if given_up:
             await asyncio.wait(given_up)
-        return [entry.delivery for entry in given_up.values() if not entry.settled_first]
+        unsettled = [one.delivery for one in given_up.values() if not one.settled_first]
+        self.lost += len(given_up) - len(unsettled)
+        return unsettled

@@ -32,7 +32,7 @@ QUARANTINE_LENGTH = 10_000
 class Waiting:
     """A delivery whose plan is under way: in a timer, or until its successor is stored."""
 
-    __slots__ = ("bare", "delivery", "error", "plan")
+    __slots__ = ("address", "bare", "delivery", "error", "plan", "settled_first")
 
     def __init__(self, delivery: Delivery, plan: Plan, error: BaseException | None) -> None:
         self.delivery = delivery
@@ -40,11 +40,10 @@ class Waiting:
         self.error = error
         self.bare = False
         """The dead letter goes without details: with them it was refused (rule 5.2)."""
-
-    @property
-    def settled_first(self) -> bool:
+        self.settled_first = isinstance(plan, Copy) and plan.settle_first
         """The original was settled before the wait: only a kill-prone copy is left (5.7)."""
-        return isinstance(self.plan, Copy) and self.plan.settle_first
+        self.address: str | None = None
+        """Where its successor goes, once that is known."""
 
 
 class Storing:
@@ -72,44 +71,43 @@ class Storing:
                 await self._subscription.give_back([delivery], after=plan.after)
                 return Stored.STORED
             case Park():
-                address = self.copy_address(delivery)
                 headers = copy_headers(delivery, plan.count)
+                waiting.address = self.copy_address(delivery)
                 stored = await self._subscription.park(delivery, headers, plan.after)
-                self._tell(Outgoing(address, delivery.payload, headers), "delay", stored)
+                self._tell(Outgoing(waiting.address, delivery.payload, headers), "delay", stored)
                 return stored
             case Copy():
-                address = self.copy_address(delivery)
-                return await self._copy(
-                    waiting, address, copy_headers(delivery, plan.count), "copy"
-                )
+                headers = copy_headers(delivery, plan.count)
+                message = Outgoing(self.copy_address(delivery), delivery.payload, headers)
+                return await self._place(waiting, Successor(message), "copy")
             case DeadLetter():
                 address = self._mounted.terms.dead_letter
                 assert address is not None, "the rules ask for no dead letter without an address"
                 message = Outgoing(address, delivery.payload, self._dead_headers(waiting, plan))
-                return await self._replace(delivery, Successor(message, dead=True), "dead letter")
+                return await self._place(waiting, Successor(message, dead=True), "dead letter")
             case Quarantine():
                 message = Outgoing(plan.address, delivery.payload, delivery.headers.pairs)
                 kept = Successor(message, verbatim=True, max_length=QUARANTINE_LENGTH)
-                return await self._replace(delivery, kept, "quarantine")
+                return await self._place(waiting, kept, "quarantine")
             case _:
                 raise AssertionError(f"{plan!r} has no successor")
 
     async def hand_over(self, waiting: Waiting, wait: float) -> Stored:
         """Publish a copy that still had ``wait`` seconds to go, with its due time (rule 5.8)."""
         assert isinstance(waiting.plan, Copy)
-        address = self.copy_address(waiting.delivery)
-        headers = hand_over_headers(waiting.delivery, waiting.plan.count, wait)
-        return await self._copy(waiting, address, headers, "hand-over")
+        delivery = waiting.delivery
+        headers = hand_over_headers(delivery, waiting.plan.count, wait)
+        message = Outgoing(self.copy_address(delivery), delivery.payload, headers)
+        return await self._place(waiting, Successor(message), "hand-over")
 
     def otherwise(self, waiting: Waiting, error: Exception) -> bool:
         """Put another plan into ``waiting`` whose successor can never be stored (rule 5.2):
         a copy becomes a dead letter, a dead letter goes without details."""
         plan = waiting.plan
         if isinstance(plan, Copy | Park) and self._mounted.terms.dead_letter is not None:
-            if not waiting.settled_first:
-                waiting.plan = DeadLetter(plan.count, Reason.REFUSED)
-                waiting.error = waiting.error or error
-                return True
+            waiting.plan = DeadLetter(plan.count, Reason.REFUSED)
+            waiting.error = waiting.error or error
+            return True
         elif isinstance(plan, DeadLetter) and not waiting.bare and self._mounted.details != "none":
             waiting.bare = True
             return True
@@ -130,19 +128,14 @@ class Storing:
             raise BrokerRefused(f"retry_to gave {given!r}, which is no address", permanent=True)
         return given
 
-    async def _copy(
-        self, waiting: Waiting, address: str, headers: HeaderPairs, kind: str
-    ) -> Stored:
-        message = Outgoing(address, waiting.delivery.payload, headers)
-        if not waiting.settled_first:
-            return await self._replace(waiting.delivery, Successor(message), kind)
-        stored = await self._transport.publish(message)
+    async def _place(self, waiting: Waiting, successor: Successor, kind: str) -> Stored:
+        message = successor.message
+        waiting.address = message.address
+        if waiting.settled_first:
+            stored = await self._transport.publish(message)
+        else:
+            stored = await self._subscription.replace(waiting.delivery, successor)
         self._tell(message, kind, stored)
-        return stored
-
-    async def _replace(self, delivery: Delivery, successor: Successor, kind: str) -> Stored:
-        stored = await self._subscription.replace(delivery, successor)
-        self._tell(successor.message, kind, stored)
         return stored
 
     def _tell(self, message: Outgoing, kind: str, stored: Stored) -> None:

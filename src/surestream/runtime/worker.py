@@ -103,6 +103,7 @@ class Worker:
             if turns >= FLUSH_AT:
                 turns = 0
                 await consumer.breathe()
+                previous = time()
             if queue and not consumer.attention:
                 delivery = queue.popleft()
             else:
@@ -144,7 +145,8 @@ class Worker:
                     if timeout is None:
                         result = await resume(coroutine, context, waited)
                     else:
-                        result = await limited(coroutine, context, waited, timeout)
+                        limit = previous + timeout
+                        result = await limited(coroutine, context, waited, limit, timeout)
                     first = previous = time()
             except asyncio.CancelledError as error:
                 if consumer.ending:
@@ -180,8 +182,11 @@ class Worker:
                 consumer.decided(delivery, result, failure)
                 self._ended()
                 turns += 1
-                if settling.storing >= BUSY:
+                now = time()
+                if settling.storing >= BUSY or now - previous >= LATEST:
                     await consumer.breathe()
+                    now = time()
+                previous = now
 
     def _ended(self) -> None:
         self.running = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from surestream.testing.app import TestApp
 from surestream.testing.clock import PausedClock, paused_clock
-from surestream.testing.driver import NotSettled
+from surestream.testing.patience import NotSettled
 from surestream.testing.records import Call, Message, Settlement, Waiting
 
 __all__ = [

@@ -17,7 +17,7 @@ from surestream.errors import DeclarationError, DeclarationTypeError, NotRunning
 from surestream.message import HeaderValues
 from surestream.runtime.lifecycle import Run
 from surestream.testing.asking import Asking
-from surestream.testing.driver import NotSettled
+from surestream.testing.patience import NotSettled
 from surestream.testing.recorder import Recorder
 from surestream.testing.service import ServiceUnderTest
 from surestream.testing.timeline import TITLE

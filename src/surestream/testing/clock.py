@@ -69,7 +69,7 @@ class PausedClock:
         self._slow = loop.slow_callback_duration
         self._time = VirtualTime(self._before())
         self._jobs = ExecutorJobs(self._inside)
-        self._driver = Driver(self._inside, self._time, self._before)
+        self._driver = Driver(self._inside, self._time, self._before, unattended=self._unattended)
         self._driver.watch(self._jobs)
         self._complained = False
 
@@ -98,6 +98,7 @@ class PausedClock:
     def _pause(self) -> None:
         loop = self._inside.loop
         self._inside.replace_clock(self._tell)
+        self._inside.replace_select(self._driver.select)
         # A timer runs when it is due, not a clock tick (16 ms on Windows) before.
         self._inside.resolution = math.ulp(self._time.now)
         # Debug mode measures callbacks by the loop's clock: a jump is no slow callback.
@@ -108,6 +109,7 @@ class PausedClock:
     def _go_on(self) -> None:
         loop = self._inside.loop
         forget_wall_clock(loop)
+        self._inside.restore_select()
         self._jobs.forget()
         loop.slow_callback_duration = self._slow
         self._inside.resolution = self._resolution
@@ -177,14 +179,16 @@ class PausedClock:
         self._driver.forget(busy)
 
     def _tell(self) -> float:
-        if not self._driver.turning and not self._complained:
-            idle = self._before() - self._driver.idle_since
-            if idle > FORGOTTEN:
-                self._complained = True
-                self._complain(idle)
         return self._time.now
 
-    def _complain(self, idle: float) -> None:
+    def _unattended(self, idle: float) -> float | None:
+        """Nobody has moved the time for so many real seconds; returns how many more are all
+        right."""
+        if self._complained:
+            return None
+        if idle < FORGOTTEN:
+            return FORGOTTEN - idle
+        self._complained = True
         log.warning(
             "the clock of this loop is paused, and for %.0f real seconds nobody moved it: "
             "instead of `await asyncio.sleep(...)` a test writes `await tb.advance(...)`. "
@@ -192,6 +196,7 @@ class PausedClock:
             idle,
             "; ".join(sorted(stuck_tasks(self._inside.loop))),
         )
+        return None
 
 
 @contextmanager

@@ -1,99 +1,52 @@
-"""Turns a paused loop until nothing moves, then lets time jump to the next timer."""
+"""Stands where a paused loop would wait, and lets time jump to the next timer instead."""
 
 from __future__ import annotations
 
-import asyncio
 import math
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterable
-from contextvars import Context
-from datetime import timedelta
+from collections.abc import Callable
 from typing import Final
 
-from surestream.errors import SureStreamError
-from surestream.testing.loop import LoopInside, describe, stuck_tasks
+from surestream.testing.loop import Events, LoopInside
+from surestream.testing.patience import Patience, Wait
 from surestream.testing.threads import Busy
 from surestream.testing.virtual import VirtualTime
 
-__all__ = ["FOREVER", "STILL", "Driver", "NotSettled"]
+__all__ = ["FOREVER", "STILL", "Driver"]
 
 FOREVER: Final = math.inf
 STILL: Final = -1
-CONFIRM: Final = 2
-"""Turns with nothing to run after which a loop is still; each of them looks at I/O once."""
-SAMPLES: Final = 64
-"""Turns that are looked at when a loop does not come to rest."""
-NAP: Final = 0.0001
-LONGEST_NAP: Final = 0.002
-
-
-class NotSettled(SureStreamError):  # noqa: N818 - says what is the matter, as all our errors do
-    """What is tested did not come to rest within the patience given, in real seconds."""
-
-
-class Wait:
-    """Somebody who waits until the loop is still, at ``goal`` or later."""
-
-    __slots__ = ("future", "goal", "limit", "linger", "patience")
-
-    def __init__(
-        self,
-        future: asyncio.Future[None],
-        goal: float,
-        *,
-        now: float,
-        patience: float,
-        linger: float,
-    ) -> None:
-        self.future = future
-        self.goal = goal
-        self.patience = patience
-        self.limit = now + patience
-        self.linger = linger
-
-    def finish(self) -> None:
-        """Wait no more."""
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def fail(self, error: Exception) -> None:
-        """Wait in vain."""
-        if not self.future.done():
-            self.future.set_exception(error)
+NAP: Final = 0.02
+"""Real seconds for which the loop waits at once, for threads and for the world; each of them wakes
+it before."""
 
 
 class Driver:
-    """One for each paused loop; works only while somebody waits.
+    """One for each paused loop; moves time only while somebody waits.
 
-    It is a callback that puts itself behind everything that is ready. Finding nothing else in
-    two turns, and no thread under way, it knows that only time can move the loop.
+    In each of its turns a loop asks its selector for events, and says how long it could wait for
+    them: not at all while anything is ready to run. :meth:`select` answers in the selector's place.
+    When nothing is ready, no event has come and no thread is under way, only time can move the
+    loop: so time moves, and the loop goes on in the same turn.
     """
 
     def __init__(
-        self, inside: LoopInside, time: VirtualTime, real_time: Callable[[], float]
+        self,
+        inside: LoopInside,
+        time: VirtualTime,
+        real_time: Callable[[], float],
+        *,
+        unattended: Callable[[float], float | None],
     ) -> None:
         self._inside = inside
-        self._loop = inside.loop
         self._time = time
         self._real_time = real_time
-        self._context = Context()
+        self._look = inside.select
+        self._unattended = unattended
         self._busy: list[Busy] = []
         self._waits: list[Wait] = []
-        self._turning = False
-        self._quiet = 0
+        self._patience = Patience(inside, time, real_time, self._waits, self._busy)
         self._quiet_since: float | None = None
-        self._nap = NAP
-        self._bell = threading.Event()
-        self._samples: Counter[str] | None = None
-        self._sampled = 0
-        self.idle_since = real_time()
-        """When somebody waited last, by the real clock."""
-
-    @property
-    def turning(self) -> bool:
-        """Whether somebody waits."""
-        return self._turning
+        self._idle_since: float | None = None
 
     def watch(self, busy: Busy) -> None:
         """Wait for these threads too."""
@@ -106,82 +59,69 @@ class Driver:
     def wait(self, goal: float, *, patience: float, linger: float = 0.0) -> Wait:
         """Begin to wait. ``goal`` is a microsecond; ``STILL``, the moment at which everything is
         still; or ``FOREVER``, until ``finish()``."""
-        wait = Wait(
-            self._loop.create_future(),
-            goal,
-            now=self._real_time(),
-            patience=patience,
-            linger=linger,
-        )
+        future = self._inside.loop.create_future()
+        wait = Wait(future, goal, now=self._real_time(), patience=patience, linger=linger)
         self._waits.append(wait)
-        if not self._turning:
-            self._turning = True
-            self._disturbed()
-            self._loop.call_soon(self._turn, context=self._context)
         return wait
 
     # -- one turn -------------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        self._waits = [wait for wait in self._waits if not wait.future.done()]
-        if not self._waits:
-            self._turning = False
-            self.idle_since = self._real_time()
-            return
+    def select(self, timeout: float | None) -> Events:
+        """What the selector has to tell; the loop could wait ``timeout`` seconds for it."""
+        waits = self._waits
+        if waits:
+            self._idle_since = None
+            self._patience.at_work()
+        if timeout is not None and timeout <= 0:
+            self._quiet_since = None
+            return self._look(0)
+        for wait in [wait for wait in waits if wait.future.done()]:
+            waits.remove(wait)
+        if not waits:
+            return self._rest_unattended(timeout)
         try:
-            self._look()
+            # Twice: what one socket of this loop has just sent to another may be on its way.
+            return self._look(0) or self._look(0) or self._still()
         except Exception as error:
-            for wait in self._waits:
+            for wait in waits:
                 wait.fail(error)
-        self._loop.call_soon(self._turn, context=self._context)
+            return ()
 
-    def _look(self) -> None:
-        if self._inside.ready():
-            self._out_of_patience()
-            self._disturbed()
-            return
-        self._quiet += 1
-        if self._quiet < CONFIRM or self._out_of_patience() or self._not_yet():
-            return
-        self._step()
-        self._disturbed()
-
-    def _disturbed(self) -> None:
-        self._quiet = 0
-        self._quiet_since = None
-        self._nap = NAP
-
-    def _not_yet(self) -> bool:
-        """Whether threads are under way, or the quiet has not lasted long enough."""
-        if any(busy.under_way for busy in self._busy):
-            self._rest()
-            return True
-        linger = max(wait.linger for wait in self._waits)
-        if linger <= 0:
-            return False
+    def _rest_unattended(self, timeout: float | None) -> Events:
+        """Nobody moves the time: the loop waits for what is not a matter of time."""
+        if timeout is None:
+            return self._look(None)
         now = self._real_time()
-        if self._quiet_since is None:
-            self._quiet_since = now
-        if now - self._quiet_since >= linger:
-            return False
-        self._rest()
-        return True
+        if self._idle_since is None:
+            self._idle_since = now
+        return self._look(self._unattended(now - self._idle_since))
 
-    def _rest(self) -> None:
+    def _still(self) -> Events:
+        """Nothing is ready to run, and nothing has come."""
+        if any(busy.under_way for busy in self._busy):
+            return self._rest(NAP)
+        linger = max(wait.linger for wait in self._waits)
+        if linger > 0:
+            now = self._real_time()
+            if self._quiet_since is None:
+                self._quiet_since = now
+            rest = self._quiet_since + linger - now
+            if rest > 0:
+                return self._rest(min(rest, NAP))
+        self._quiet_since = None
+        return () if self._finish() or self._jump() else self._rest(NAP)
+
+    def _rest(self, seconds: float) -> Events:
         """Let other threads, and the world, have the time that the loop does not need."""
-        self._bell.wait(self._nap)
-        self._nap = min(self._nap * 2, LONGEST_NAP)
+        self._patience.at_rest()
+        return self._look(seconds)
 
-    # -- when everything is still -----------------------------------------------------------
+    # -- when only time can move the loop ---------------------------------------------------
 
-    def _step(self) -> None:
-        """Let those go on who have what they waited for; if there are none, jump to the next
-        timer, or to what is waited for, whichever is first."""
+    def _finish(self) -> bool:
+        """Let those go on who have what they waited for."""
+        when = self._inside.next_timer()
         time = self._time
-        timer = self._inside.next_timer()
-        if timer is not None and timer.cancelled():
-            return  # The loop throws it away at the begin of the next turn.
-        when = FOREVER if timer is None else timer.when()
         done = [
             wait
             for wait in self._waits
@@ -190,59 +130,18 @@ class Driver:
         ]
         for wait in done:
             wait.finish()
-        if done:
-            return
+        return bool(done)
+
+    def _jump(self) -> bool:
+        """Move time to the next timer, or to what is waited for, whichever is first."""
+        when = self._inside.next_timer()
+        time = self._time
         goal = min(wait.goal for wait in self._waits)
         if time.reached(when, goal):
             time.move(int(min(time.instant(when), goal)), when)
         elif goal < FOREVER:
             time.move(int(goal))
         else:
-            self._rest()
-        self._inside.resolution = math.ulp(time.now)
-
-    # -- when it never is -------------------------------------------------------------------
-
-    def _out_of_patience(self) -> bool:
-        """Look at what keeps the loop going, then let those fail who waited too long."""
-        if self._samples is None:
-            now = self._real_time()
-            if all(now < wait.limit for wait in self._waits):
-                return False
-            self._samples, self._sampled = Counter(), 0
-        self._samples.update({describe(handle) for handle in self._inside.ready()})
-        self._sampled += 1
-        if self._sampled < SAMPLES:
             return False
-        error = self._complaint(self._samples)
-        self._samples = None
-        now = self._real_time()
-        for wait in self._waits:
-            if now >= wait.limit:
-                wait.fail(NotSettled(f"not settled after {wait.patience:g} s: {error}"))
+        self._inside.resolution = math.ulp(time.now)
         return True
-
-    def _complaint(self, samples: Counter[str]) -> str:
-        at = f"at +{timedelta(microseconds=self._time.elapsed)}"
-        busy = [name for busy in self._busy if busy.under_way for name in busy.names()]
-        if busy:
-            return (
-                f"threads are still under way {at}: {_listed(busy)}. A thread is waited for in "
-                "real time; one that waits for an event, or for time on the paused loop, never "
-                "ends by itself"
-            )
-        if samples:
-            ran = [
-                f"{name} (in {count} of {SAMPLES} turns)" for name, count in samples.most_common(8)
-            ]
-            return f"the loop never comes to rest {at}; it keeps running {_listed(ran)}"
-        tasks = sorted(stuck_tasks(self._loop))
-        return (
-            f"nothing is ready to run and no timer is set {at}; what is waited for must come "
-            f"from outside this loop. Waiting: {_listed(tasks)}"
-        )
-
-
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    return "".join(f"\n  - {name}" for name in listed) if len(listed) > 1 else "".join(listed)

@@ -8,16 +8,23 @@ attributes; a loop that does not is refused, never guessed at.
 from __future__ import annotations
 
 import asyncio
+import math
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from surestream.errors import DeclarationError
 
-__all__ = ["LoopInside", "describe"]
+__all__ = ["Events", "LoopInside", "describe"]
+
+Events: TypeAlias = Sequence[object]
+"""What a selector has to tell: for the loop alone to understand."""
+Select: TypeAlias = Callable[[float | None], Events]
+"""Waits for events, for so many seconds at most; ``None``: as long as it takes."""
 
 READY: Final = "_ready"  # handles to run, a deque
 TIMERS: Final = "_scheduled"  # timer handles, a heap; now and then a new list takes its place
+SELECTOR: Final = "_selector"  # asked for events in every turn; a proactor on Windows
 RESOLUTION: Final = "_clock_resolution"  # a timer runs once it is due before time() + this
 
 
@@ -31,7 +38,7 @@ class LoopInside:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         if (
             not isinstance(loop, BaseEventLoop)
-            or not {READY, TIMERS, RESOLUTION} <= vars(loop).keys()
+            or not {READY, TIMERS, SELECTOR, RESOLUTION} <= vars(loop).keys()
         ):
             kind = f"{type(loop).__module__}.{type(loop).__qualname__}"
             raise DeclarationError(
@@ -42,14 +49,31 @@ class LoopInside:
         self.loop: Final = loop
         self._attributes = cast("dict[str, object]", vars(loop))
 
+        self._selector = cast("dict[str, object]", vars(self._attributes[SELECTOR]))
+
     def ready(self) -> Sequence[asyncio.Handle]:
-        """Callbacks that will run in the next turn. A callback that asks is not among them."""
+        """Callbacks that run in this turn, asked for where the loop asks its selector."""
         return cast("Sequence[asyncio.Handle]", self._attributes[READY])
 
-    def next_timer(self) -> asyncio.TimerHandle | None:
-        """The timer that is due first. It may be cancelled: the next turn throws it away."""
+    def next_timer(self) -> float:
+        """When the first timer is due, by the loop's clock; infinite where there is none. Asked
+        for where the loop asks its selector: it has thrown away what is cancelled."""
         timers = cast("list[asyncio.TimerHandle]", self._attributes[TIMERS])
-        return timers[0] if timers else None
+        return timers[0].when() if timers else math.inf
+
+    @property
+    def select(self) -> Select:
+        """How the loop asks its selector at present."""
+        selector: object = self._attributes[SELECTOR]
+        return cast("Select", getattr(selector, "select"))
+
+    def replace_select(self, select: Select) -> None:
+        """Let the loop ask ``select`` for events."""
+        self._selector["select"] = select
+
+    def restore_select(self) -> None:
+        """Back to the selector's own."""
+        self._selector.pop("select", None)
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from surestream.outcome import seconds
 from surestream.runtime.terms import Mounted
 from surestream.testing.clock import PausedClock
-from surestream.testing.driver import NotSettled
+from surestream.testing.patience import NotSettled
 from surestream.testing.recorder import Recorder
 from surestream.testing.records import Message, OfDelivery
 from surestream.testing.threads import Busy

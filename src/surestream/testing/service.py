@@ -12,7 +12,7 @@ from surestream.app import App
 from surestream.declaration import Unset
 from surestream.errors import NotRunning, ServiceFailed
 from surestream.runtime.lifecycle import Run
-from surestream.testing.driver import NotSettled
+from surestream.testing.patience import NotSettled
 from surestream.testing.pace import LivePace, Pace, PausedPace
 from surestream.testing.recorder import HandlersInThreads, Recorder
 
