@@ -26,7 +26,8 @@ from surestream.errors import (
     ServiceFailed,
     SureStreamError,
 )
-from surestream.message import RETRY_COUNT_HEADER, Headers
+from surestream.message import RETRY_COUNT_HEADER, Headers, Outgoing
+from surestream.middleware import CallNext, Middleware, PublishMiddleware, Send
 from surestream.outcome import (
     Backoff,
     Drop,
@@ -38,6 +39,7 @@ from surestream.outcome import (
     retry,
     retry_after,
 )
+from surestream.router import Router
 from surestream.runtime.health import Health, Phase
 from surestream.runtime.lifecycle import Run
 from surestream.subscriber import Subscriber, subscriber
@@ -51,6 +53,7 @@ __all__ = [
     "Backoff",
     "Broker",
     "BrokerRefused",
+    "CallNext",
     "Codec",
     "ConnectFailed",
     "ConnectRefused",
@@ -67,14 +70,19 @@ __all__ = [
     "JsonCodec",
     "Key",
     "Lifespan",
+    "Middleware",
     "MissingExtra",
     "NotRunning",
     "Outcome",
+    "Outgoing",
     "Phase",
+    "PublishMiddleware",
     "Publisher",
     "Redelivery",
     "Retry",
+    "Router",
     "Run",
+    "Send",
     "ServiceFailed",
     "State",
     "Subscriber",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from surestream.broker import Broker
 from surestream.declaration import UNSET, Unset, duration
 from surestream.errors import DeclarationError, DeclarationTypeError
+from surestream.middleware import Middleware, PublishMiddleware, checked
 from surestream.runtime.lifecycle import Run
 from surestream.runtime.observe import Observer
 
@@ -26,9 +27,11 @@ class App:
     """A service: a name, brokers, a lifespan. A declaration without I/O (rule 7.1).
 
     ``lifespan``: an async context manager function of the app; what it yields is the state
-    that handlers ask for by ``State[T]``. ``strict``: refuse to start where there would be a
-    warning. ``connect_timeout``: seconds to wait at start for a broker that is down (30).
-    ``shutdown_timeout``: seconds a graceful stop may take (30; rule 7.3).
+    that handlers ask for by ``State[T]``. ``middleware`` and ``publish_middleware``: async
+    functions around every handler and every publish of the service, outermost first.
+    ``strict``: refuse to start where there would be a warning. ``connect_timeout``: seconds to
+    wait at start for a broker that is down (30). ``shutdown_timeout``: seconds a graceful stop
+    may take (30; rule 7.3).
     """
 
     def __init__(
@@ -37,6 +40,8 @@ class App:
         *,
         version: str = "0.1.0",
         lifespan: Lifespan | None = None,
+        middleware: Sequence[Middleware] = (),
+        publish_middleware: Sequence[PublishMiddleware] = (),
         strict: bool = False,
         connect_timeout: float | timedelta = 30.0,
         shutdown_timeout: float | timedelta = 30.0,
@@ -44,6 +49,12 @@ class App:
         self.title = _text("title", title)
         self.version = _text("version", version)
         self.strict = strict
+        self.middleware: Sequence[Middleware] = checked(
+            "middleware", middleware, "delivery, call_next"
+        )
+        self.publish_middleware: Sequence[PublishMiddleware] = checked(
+            "publish_middleware", publish_middleware, "message, send"
+        )
         self.connect_timeout = duration("connect_timeout", connect_timeout)
         self.shutdown_timeout = duration("shutdown_timeout", shutdown_timeout)
         self._lifespan = _callable_lifespan(lifespan)

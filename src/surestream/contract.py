@@ -11,8 +11,10 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from surestream.delivery import Delivery, Origin
+from surestream.errors import DeclarationTypeError
 from surestream.message import HeaderPairs, Outgoing
 
 __all__ = [
@@ -136,6 +138,14 @@ class Source(ABC):
         """Whether a message published to ``address`` arrives here, by the broker's own
         wildcard rules."""
         return address == self.name
+
+    def prefixed(self, prefix: str) -> Self:
+        """The same source with ``prefix`` before every address it names."""
+        raise DeclarationTypeError(
+            f"{type(self).__name__} in a Router with a prefix",
+            why="this source does not say how its addresses take a prefix",
+            write="Router() without prefix=",
+        )
 
     @property
     def keeps_unread(self) -> bool:

@@ -7,16 +7,20 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
+from functools import partial
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 __all__ = [
-    "encode_dataclass",
-    "encode_model",
+    "dataclass_as_json",
+    "dump_of",
+    "dumped_dataclass",
     "is_pydantic_dataclass",
     "json_decoder",
+    "jsonable",
+    "model_as_json",
     "needs_pydantic",
     "value_validator",
 ]
@@ -38,6 +42,7 @@ class _Adapter(Protocol):
     def validator(self) -> _Validator: ...
     def rebuild(self, *, raise_errors: bool) -> object: ...
     def dump_json(self, value: object, /, *, by_alias: bool) -> bytes: ...
+    def dump_python(self, value: object, /, *, by_alias: bool) -> object: ...
 
 
 _writers: Final[WeakKeyDictionary[type, _Adapter]] = WeakKeyDictionary()
@@ -69,21 +74,45 @@ def is_pydantic_dataclass(kind: type) -> bool:
     return "__is_pydantic_dataclass__" in kind.__dict__
 
 
-def encode_dataclass(value: object) -> bytes:
+def dataclass_as_json(value: object) -> bytes:
     """A pydantic dataclass as JSON, by its own serializers."""
-    kind = type(value)
+    return _writer(type(value)).dump_json(value, by_alias=True)
+
+
+def dumped_dataclass(value: object) -> object:
+    """A pydantic dataclass in plain Python types, by its own serializers."""
+    return _writer(type(value)).dump_python(value, by_alias=True)
+
+
+def _writer(kind: type) -> _Adapter:
     writer = _writers.get(kind)
     if writer is None:
         writer = _writers[kind] = _adapter(kind)
-    return writer.dump_json(value, by_alias=True)
+    return writer
 
 
-def encode_model(value: object) -> bytes | None:
+def model_as_json(value: object) -> bytes | None:
     """A pydantic model as JSON, or ``None`` for anything else."""
     if not hasattr(value, "__pydantic_serializer__"):
         return None
     write: Callable[..., str] | None = getattr(value, "model_dump_json", None)
     return None if write is None else write(by_alias=True).encode()
+
+
+def dump_of(value: object) -> Callable[[], object] | None:
+    """What gives a pydantic model in plain Python types; ``None`` for anything else."""
+    if not hasattr(value, "__pydantic_serializer__"):
+        return None
+    dump: Callable[..., object] | None = getattr(value, "model_dump", None)
+    return None if dump is None else partial(dump, by_alias=True)
+
+
+def jsonable(value: object) -> object:
+    """What a dump left as it was (a URL, a path, a secret), as pydantic writes it in JSON.
+    Raises what pydantic raises for a value that it does not know."""
+    from pydantic_core import to_jsonable_python
+
+    return cast("Callable[..., object]", to_jsonable_python)(value, by_alias=True)
 
 
 def needs_pydantic(type_: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from surestream.contract import Abilities, Counter, DelayMeans, RetryMeans, Source
@@ -57,6 +57,9 @@ class MemoryTopic(Source):
     @property
     def rivals(self) -> object:
         return (self.topic, self.group)
+
+    def prefixed(self, prefix: str) -> MemoryTopic:
+        return replace(self, topic=prefix + self.topic)
 
     @property
     def keeps_unread(self) -> bool:

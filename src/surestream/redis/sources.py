@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from surestream.contract import Abilities, Counter, DelayMeans, RetryMeans, Source
 from surestream.declaration import check_address, duration
@@ -134,6 +134,12 @@ class RedisStream(RedisSource):
     @property
     def rivals(self) -> object:
         return ("stream", self.key, self.group)
+
+    def prefixed(self, prefix: str) -> Self:
+        delays = self.delayed_retry
+        if delays is not None:
+            delays = replace(delays, key=prefix + delays.key)
+        return replace(self, key=prefix + self.key, delayed_retry=delays)
 
     @property
     def structures(self) -> Mapping[str, str]:

@@ -7,22 +7,26 @@ import functools
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import copy_context
 from typing import Any
 
 from surestream.contract import Counter, Subscription, SubscriptionTerms, Transport
+from surestream.declaration import RetryTo
 from surestream.delivery import Delivery
 from surestream.errors import SureStreamError
-from surestream.outcome import Kind, Outcome
+from surestream.message import Outgoing
+from surestream.middleware import Middleware, PublishMiddleware, around_delivery
+from surestream.outcome import Kind, Outcome, ack
 from surestream.runtime.calls.threads import HandlerThreads
 from surestream.runtime.delays import Timers
 from surestream.runtime.intake import Intake
 from surestream.runtime.observe import Observer
 from surestream.runtime.orphans import Orphans
 from surestream.runtime.publishing import in_handler
-from surestream.runtime.redelivery import Discard, Quarantine, count_attempt, on_arrival
+from surestream.runtime.redelivery import Discard, Quarantine, Reply, count_attempt, on_arrival
 from surestream.runtime.settling import Settling
+from surestream.runtime.storing import resolve_address
 from surestream.runtime.successors import not_before
 from surestream.runtime.terms import Mounted
 from surestream.runtime.touching import Touching
@@ -48,6 +52,8 @@ class Consumer:
         observer: Observer | None,
         threads: HandlerThreads,
         lease: float | None,
+        middleware: Sequence[Middleware],
+        publish_middleware: Sequence[PublishMiddleware],
         fatal: Callable[[BaseException], None],
     ) -> None:
         self.mounted = mounted
@@ -57,6 +63,8 @@ class Consumer:
         self._threads = threads
         self._fatal = fatal
         self._lease = lease
+        self._middleware = (*middleware, *mounted.middleware)
+        self._publish_middleware = publish_middleware
         self._tasks: list[asyncio.Task[None]] = []
         self.workers: list[Worker] = []
         self.attention = False
@@ -117,6 +125,7 @@ class Consumer:
             service=self._service,
             chance=self._chance,
             observer=self.observer,
+            publish_middleware=self._publish_middleware,
             room_changed=self._room_changed,
         )
         abilities = mounted.abilities
@@ -140,10 +149,10 @@ class Consumer:
         loop = asyncio.get_running_loop()
         context = copy_context()
         context.run(in_handler.set, True)
-        if self.mounted.call.is_async:
-            self.invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]] = call
-        else:
-            self.invoke = functools.partial(self._in_thread, call)
+        invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]] = call
+        if not self.mounted.call.is_async:
+            invoke = functools.partial(self._in_thread, call)
+        self.invoke = around_delivery(self._middleware, invoke)
         self.intake.start()
         for number in range(self.mounted.workers):
             worker = Worker(self, number)
@@ -273,6 +282,12 @@ class Consumer:
     def decided(self, delivery: Delivery, result: object, failure: BaseException | None) -> None:
         """Settle by what the handler returned or raised."""
         if failure is None and not isinstance(result, Outcome):
+            reply_to = self.mounted.reply_to
+            if reply_to is not None and result is not None:
+                failure = self._reply(delivery, result, reply_to)
+                if failure is None:
+                    return
+        if failure is None and not isinstance(result, Outcome):
             failure = TypeError(
                 f"{self.mounted.site.handler} returned {result!r}, which is no outcome: "
                 "write `return ack()`, retry(), retry_after(...) or drop() (rule 2.2)"
@@ -291,6 +306,18 @@ class Consumer:
             self.failed(failure or SureStreamError(f"fail_fast() for {delivery!r}"))
         else:
             self.settling.settle(delivery, outcome, failure)
+
+    def _reply(self, delivery: Delivery, value: object, reply_to: RetryTo) -> Exception | None:
+        """Publish what the handler returned; what keeps it from being a message is a failure."""
+        try:
+            address = resolve_address("reply_to", reply_to, delivery)
+            message = Outgoing(address, self.mounted.codec.encode(value), ())
+        except SureStreamError as error:
+            return error
+        if self.observer is not None:
+            self.observer.returned(delivery, ack(), None)
+        self.settling.carry_out(delivery, Reply(message), self.attempt(delivery))
+        return None
 
     async def interrupted(self, delivery: Delivery) -> None:
         """A handler was cut off by the stop: its delivery goes back, no attempt spent (2.4);

@@ -17,6 +17,7 @@ from surestream.contract import RunContext, Stored, Transport
 from surestream.declaration import UNSET, Unset
 from surestream.errors import DeclarationError, NotRunning, ServiceFailed
 from surestream.message import HeaderValues, Outgoing
+from surestream.middleware import Middleware, PublishMiddleware, around_publish
 from surestream.runtime.calls.state import resolve_state
 from surestream.runtime.calls.threads import HandlerThreads
 from surestream.runtime.consumer import Consumer
@@ -41,6 +42,8 @@ class BrokerDeclaration(Protocol):
     def mounts(self) -> Sequence[Mounted]: ...
     @property
     def codec(self) -> Codec: ...
+    @property
+    def publish_middleware(self) -> Sequence[PublishMiddleware]: ...
     def transport(self, context: RunContext) -> Transport: ...
     def joined(self, run: Run) -> None: ...
     def left(self, run: Run) -> None: ...
@@ -60,6 +63,10 @@ class Service(Protocol):
     @property
     def shutdown_timeout(self) -> float: ...
     @property
+    def middleware(self) -> Sequence[Middleware]: ...
+    @property
+    def publish_middleware(self) -> Sequence[PublishMiddleware]: ...
+    @property
     def brokers(self) -> Sequence[BrokerDeclaration]: ...
     def open_lifespan(self) -> AbstractAsyncContextManager[object] | None: ...
 
@@ -74,6 +81,8 @@ class Solitary:
     strict: bool = False
     connect_timeout: float = 30.0
     shutdown_timeout: float = 30.0
+    middleware: Sequence[Middleware] = ()
+    publish_middleware: Sequence[PublishMiddleware] = ()
 
     @property
     def brokers(self) -> Sequence[BrokerDeclaration]:
@@ -190,6 +199,8 @@ class Run:
             observer=self.observer,
             threads=self._threads,
             lease=min(leases, default=None),
+            middleware=self.app.middleware,
+            publish_middleware=self._publish_middleware(broker),
             fatal=self.fail,
         )
 
@@ -217,10 +228,17 @@ class Run:
     ) -> None:
         """Publish on ``broker``; returns when the broker has confirmed."""
         message = prepare(broker.codec, destination, value, headers)
-        await self.send(broker, message)
+
+        async def send(message: Outgoing) -> None:
+            await self.send(broker, message)
+
+        await around_publish(self._publish_middleware(broker), send)(message)
+
+    def _publish_middleware(self, broker: BrokerDeclaration) -> Sequence[PublishMiddleware]:
+        return (*self.app.publish_middleware, *broker.publish_middleware)
 
     async def send(self, broker: BrokerDeclaration, message: Outgoing) -> Stored:
-        """Publish a finished message."""
+        """Publish a finished message, past all middleware."""
         transport = self._transports.get(id(broker))
         if transport is None or not self.live:
             raise NotRunning(

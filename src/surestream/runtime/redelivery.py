@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from surestream.contract import Abilities, Counter, DelayMeans, RetryMeans
+from surestream.message import Outgoing
 from surestream.outcome import Kind
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Plan",
     "Quarantine",
     "Reason",
+    "Reply",
     "Terms",
     "brake",
     "count_attempt",
@@ -134,7 +136,14 @@ class Quarantine:
     address: str
 
 
-Plan = Acknowledge | Discard | GiveBack | Leave | Copy | Park | DeadLetter | Quarantine
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Publish what the handler returned, then settle: done."""
+
+    message: Outgoing
+
+
+Plan = Acknowledge | Discard | GiveBack | Leave | Copy | Park | DeadLetter | Quarantine | Reply
 
 
 def count_attempt(counters: Counters, counter: Counter) -> int:

@@ -18,6 +18,7 @@ from surestream.runtime.redelivery import (
     Plan,
     Quarantine,
     Reason,
+    Reply,
 )
 
 __all__ = ["Limited", "Reports", "cut"]
@@ -110,6 +111,8 @@ class Reports:
             case DeadLetter(reason=reason):
                 when = f" in {span(after)}" if after > 0 else ""
                 log.error("%s: %s, dead letter to %s%s", start, WHY[reason], dead_letter, when)
+            case Reply(message=message):
+                log.debug("%s: done, replied to %s", start, message.address)
             case Quarantine(address=address):
                 log.debug("%s: kept in %s", start, address)
 

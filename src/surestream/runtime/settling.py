@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from surestream.contract import Stored, Subscription, Transport
 from surestream.delivery import Delivery
+from surestream.middleware import PublishMiddleware
 from surestream.outcome import Backoff, Kind, Outcome
 from surestream.runtime.delays import Timers
 from surestream.runtime.holding import Holding
@@ -60,11 +61,21 @@ class Settling:
         service: str,
         chance: random.Random,
         observer: Observer | None,
+        publish_middleware: Sequence[PublishMiddleware],
         room_changed: Callable[[], None],
     ) -> None:
         self._mounted = mounted
         self._subscription = subscription
-        self._store = Storing(mounted, subscription, transport, service, observer)
+        self.reports = Reports(mounted.name, mounted.terms.max_attempts)
+        self._store = Storing(
+            mounted,
+            subscription,
+            transport,
+            service,
+            observer,
+            self.reports,
+            publish_middleware,
+        )
         self._chance = chance
         self._observer = observer
         self._loop = asyncio.get_running_loop()
@@ -77,7 +88,6 @@ class Settling:
         """How many could not be, their original being settled."""
         self.storing = 0
         """How many successors are being stored at this moment."""
-        self.reports = Reports(mounted.name, mounted.terms.max_attempts)
         self.done: list[Delivery] = []
         self.holding = Holding(mounted.max_unsettled, room_changed)
         self.timers: Timers[Waiting] = Timers(self._start)
@@ -109,7 +119,7 @@ class Settling:
 
     def counters(self, delivery: Delivery) -> Counters:
         """What is known about how often ``delivery`` was tried."""
-        return read_counters(delivery, self._mounted.abilities.address or self._mounted.source.name)
+        return read_counters(delivery, delivery.address)
 
     def settle(
         self, delivery: Delivery, outcome: Outcome, error: BaseException | None = None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from surestream.contract import Stored, Subscription, Successor, Transport
+from surestream.declaration import RetryTo, check_address
 from surestream.delivery import Delivery
 from surestream.errors import BrokerRefused, DeclarationError, SureStreamError
 from surestream.message import HeaderPairs, Outgoing
+from surestream.middleware import PublishMiddleware, around_publish
 from surestream.runtime.observe import Observer
 from surestream.runtime.redelivery import (
     Copy,
@@ -15,7 +19,9 @@ from surestream.runtime.redelivery import (
     Plan,
     Quarantine,
     Reason,
+    Reply,
 )
+from surestream.runtime.reports import Reports, cut
 from surestream.runtime.successors import (
     copy_headers,
     dead_headers,
@@ -24,7 +30,7 @@ from surestream.runtime.successors import (
 )
 from surestream.runtime.terms import Mounted
 
-__all__ = ["Storing", "Waiting", "is_final", "is_known"]
+__all__ = ["Storing", "Waiting", "is_final", "is_known", "resolve_address"]
 
 QUARANTINE_LENGTH = 10_000
 
@@ -56,12 +62,16 @@ class Storing:
         transport: Transport,
         service: str,
         observer: Observer | None,
+        reports: Reports,
+        publish_middleware: Sequence[PublishMiddleware],
     ) -> None:
         self._mounted = mounted
         self._subscription = subscription
         self._transport = transport
         self._service = service
         self._observer = observer
+        self._reports = reports
+        self._publish_middleware = publish_middleware
 
     async def store(self, waiting: Waiting) -> Stored:
         """Carry out the plan of ``waiting``; may be called again after any error."""
@@ -85,6 +95,8 @@ class Storing:
                 assert address is not None, "the rules ask for no dead letter without an address"
                 message = Outgoing(address, delivery.payload, self._dead_headers(waiting, plan))
                 return await self._place(waiting, Successor(message, dead=True), "dead letter")
+            case Reply():
+                return await self._reply(waiting, plan.message)
             case Quarantine():
                 message = Outgoing(plan.address, delivery.payload, delivery.headers.pairs)
                 kept = Successor(message, verbatim=True, max_length=QUARANTINE_LENGTH)
@@ -115,18 +127,27 @@ class Storing:
 
     def copy_address(self, delivery: Delivery) -> str:
         """Where a copy goes (rule 4.2); what a function gives is checked each time."""
-        retry_to = self._mounted.retry_to
-        if not callable(retry_to):
-            address = retry_to or self._mounted.abilities.address
-            assert address is not None, "checked at start"
-            return address
-        try:
-            given: object = retry_to(delivery)
-        except Exception as error:
-            raise BrokerRefused(f"retry_to raised {error!r}", permanent=True) from error
-        if not isinstance(given, str) or not given:
-            raise BrokerRefused(f"retry_to gave {given!r}, which is no address", permanent=True)
-        return given
+        retry_to = self._mounted.retry_to or self._mounted.abilities.address
+        assert retry_to is not None, "checked at start"
+        address = resolve_address("retry_to", retry_to, delivery)
+        if callable(retry_to) and not self._mounted.source.reads(address):
+            self._reports.warn(
+                "retry_to gave %s, which this subscription does not read", cut(address)
+            )
+        return address
+
+    async def _reply(self, waiting: Waiting, message: Outgoing) -> Stored:
+        """Stored before the original is acknowledged, and by nobody who was overtaken."""
+        ended: list[Stored] = []
+
+        async def send(message: Outgoing) -> None:
+            successor = Successor(message, dead=True)
+            ended.append(await self._place(waiting, successor, "reply"))
+
+        await around_publish(self._publish_middleware, send)(message)
+        if not ended:
+            self._subscription.acknowledge((waiting.delivery,))
+        return ended[-1] if ended else Stored.STORED
 
     async def _place(self, waiting: Waiting, successor: Successor, kind: str) -> Stored:
         message = successor.message
@@ -144,7 +165,6 @@ class Storing:
 
     def _dead_headers(self, waiting: Waiting, plan: DeadLetter) -> HeaderPairs:
         delivery = waiting.delivery
-        source = self._mounted.abilities.address or self._mounted.source.name
         return dead_headers(
             delivery,
             plan.count,
@@ -152,9 +172,20 @@ class Storing:
             attempts=plan.count,
             error=waiting.error,
             service=self._service,
-            deaths=read_counters(delivery, source).deaths + 1,
+            deaths=read_counters(delivery, delivery.address).deaths + 1,
             level="none" if waiting.bare else self._mounted.details,
         )
+
+
+def resolve_address(setting: str, address: RetryTo, delivery: Delivery) -> str:
+    """An address as declared; what a function gives is checked each time it is used."""
+    if not callable(address):
+        return address
+    try:
+        given: object = address(delivery)
+    except Exception as error:
+        raise BrokerRefused(f"{setting} raised {error!r}", permanent=True) from error
+    return check_address(given, f"{setting}(delivery)")
 
 
 def is_final(error: Exception) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from datetime import UTC, datetime
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from surestream.clock import wall_time
 from surestream.declaration import DetailLevel
@@ -89,22 +89,32 @@ def dead_headers(
         details["message"] = str(error)
         details["traceback"] = "".join(traceback.format_exception(error))
     return base + tuple(
-        (DEAD_PREFIX + name, quote(value, safe=SAFE)[:FULL_LIMIT].encode())
-        for name, value in details.items()
+        (DEAD_PREFIX + name, _ascii(value).encode()) for name, value in details.items()
     )
+
+
+def _ascii(value: str) -> str:
+    """Percent-encoded where need be, and cut to 4 KiB between two characters."""
+    text = quote(value, safe=SAFE, errors="replace")
+    if len(text) <= FULL_LIMIT:
+        return text
+    text = text[:FULL_LIMIT]
+    if "%" in text[-2:]:
+        text = text[: text.rindex("%")]
+    return quote(unquote_to_bytes(text).decode("utf-8", "ignore"), safe=SAFE)
 
 
 def read_counters(delivery: Delivery, address: str | None) -> Counters:
     """Everything the headers and the server say about how often ``delivery`` was tried.
 
-    ``address``: what this subscription's source is called in dead-letter details.
+    ``address``: where it arrived, as dead-letter details call it.
     """
     headers = delivery.headers
     header = delivery.header_count
     died = deaths = 0
     source = headers.raw(SOURCE)
     if source is not None:
-        here = address is not None and source == quote(address, safe=SAFE).encode()
+        here = address is not None and source == _ascii(address).encode()
         if here:
             deaths = parse_count(headers.raw(DEATHS)) or 0
         else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from surestream.codec import Codec
 from surestream.contract import Abilities, Source
 from surestream.declaration import DetailLevel, RetryTo
 from surestream.delivery import Delivery
 from surestream.errors import Site
+from surestream.middleware import Middleware
 from surestream.outcome import Outcome
 from surestream.runtime.calls.calling import CallPlan
 from surestream.runtime.failures import ErrorPolicy
@@ -31,9 +33,11 @@ class Mounted:
     """Where the handler was included."""
     handler: object
     call: CallPlan
+    codec: Codec
     terms: Terms
     errors: ErrorPolicy
     retry_to: RetryTo | None = None
+    reply_to: RetryTo | None = None
     on_decode_error: Outcome | None = None
     quarantine: str | None = None
     details: DetailLevel = "short"
@@ -43,6 +47,7 @@ class Mounted:
     workers: int = 1
     by_key: ByKey | None = None
     timeout: float | None = None
+    middleware: tuple[Middleware, ...] = ()
 
     @property
     def name(self) -> str:

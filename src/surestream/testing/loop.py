@@ -11,7 +11,7 @@ import asyncio
 import math
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 from surestream.errors import DeclarationError
 
@@ -21,6 +21,14 @@ Events: TypeAlias = Sequence[object]
 """What a selector has to tell: for the loop alone to understand."""
 Select: TypeAlias = Callable[[float | None], Events]
 """Waits for events, for so many seconds at most; ``None``: as long as it takes."""
+
+
+class Selector(Protocol):
+    """What a loop waits with."""
+
+    @property
+    def select(self) -> Select: ...
+
 
 READY: Final = "_ready"  # handles to run, a deque
 TIMERS: Final = "_scheduled"  # timer handles, a heap; now and then a new list takes its place
@@ -64,8 +72,7 @@ class LoopInside:
     @property
     def select(self) -> Select:
         """How the loop asks its selector at present."""
-        selector: object = self._attributes[SELECTOR]
-        return cast("Select", getattr(selector, "select"))
+        return cast(Selector, self._attributes[SELECTOR]).select
 
     def replace_select(self, select: Select) -> None:
         """Let the loop ask ``select`` for events."""

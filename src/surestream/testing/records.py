@@ -22,6 +22,7 @@ from surestream.runtime.redelivery import (
     Park,
     Plan,
     Quarantine,
+    Reply,
 )
 from surestream.runtime.terms import Mounted
 
@@ -223,7 +224,7 @@ class Waiting(OfDelivery):
 def how(plan: Plan) -> str:
     """A plan in words."""
     match plan:
-        case Acknowledge():
+        case Acknowledge() | Reply():
             return "ack"
         case Discard(lost=True):
             return "lost"

@@ -12,8 +12,8 @@ from surestream.app import App
 from surestream.declaration import Unset
 from surestream.errors import NotRunning, ServiceFailed
 from surestream.runtime.lifecycle import Run
-from surestream.testing.patience import NotSettled
 from surestream.testing.pace import LivePace, Pace, PausedPace
+from surestream.testing.patience import NotSettled
 from surestream.testing.recorder import HandlersInThreads, Recorder
 
 __all__ = ["ServiceUnderTest"]

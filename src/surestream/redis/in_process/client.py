@@ -10,11 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from surestream.redis.driver import ResponseError
-from surestream.redis.in_process.model import Database, LuaRuntime, Server, SimpleError, no_reply
+from surestream.redis.in_process.lua import Interpreter
+from surestream.redis.in_process.model import (
+    Database,
+    LuaRuntime,
+    Server,
+    SimpleError,
+    no_reply,
+    replace_runtime,
+)
 from surestream.redis.in_process.pending import PendingAnswers
 from surestream.redis.in_process.streams import StreamAnswers
 
@@ -174,20 +182,17 @@ class InProcessClient(StreamAnswers, PendingAnswers):
         return super()._name_to_func("" if cmd_name in _LATER_COMMANDS else cmd_name)
 
     def _get_server_runtime(self, server: Server) -> LuaRuntime:
-        fresh = not hasattr(server, "_lua_runtime")
         runtime = super()._get_server_runtime(server)
-        if fresh:
-            runtime.execute(_GUARD)
+        if not isinstance(runtime, Interpreter):
+            runtime = Interpreter(runtime)
+            replace_runtime(server, runtime)
+        self._interpreter = runtime
         return runtime
+
+    def _lua_redis_call(
+        self, lua_runtime: object, expected_globals: Collection[bytes], op: bytes, *args: object
+    ) -> object:
+        return super()._lua_redis_call(self._interpreter, expected_globals, op, *args)
 
 
 _LATER_COMMANDS = frozenset({"xackdel", "xcfgset", "xdelex", "xidmprecord", "xnack"})
-# A real server refuses names that a script does not declare; a slip shows here too.
-_GUARD = b"""
-setmetatable(_G, {
-    __index = function(_, name)
-        error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'")
-    end,
-    __newindex = function() error("Attempt to modify a readonly table") end,
-})
-"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from surestream.errors import MissingExtra
@@ -41,6 +41,7 @@ __all__ = [
     "no_reply",
     "pending_entry",
     "refuse",
+    "replace_runtime",
     "replace_time",
     "text",
 ]
@@ -116,6 +117,9 @@ if TYPE_CHECKING:
         def _take_unblock_reason(self) -> None: ...
         def _name_to_func(self, cmd_name: str) -> object: ...
         def _get_server_runtime(self, server: Server) -> LuaRuntime: ...
+        def _lua_redis_call(
+            self, lua_runtime: object, expected_globals: Collection[bytes], op: bytes, *args: object
+        ) -> object: ...
         def _xreadgroup_reply(self, res: object) -> object: ...
         def xread(self, *args: bytes) -> object: ...
         def xreadgroup(
@@ -144,9 +148,12 @@ else:
 
 
 class LuaRuntime(Protocol):
-    """The interpreter of one server's scripts."""
+    """The interpreter of one server's scripts, or what stands before it."""
 
+    @property
+    def table_from(self) -> Callable[..., object]: ...
     def execute(self, code: bytes) -> object: ...
+    def compile(self, code: bytes) -> Callable[[], object]: ...
 
 
 _helpers: Any = importlib.import_module("fakeredis._helpers")
@@ -189,6 +196,12 @@ def new_server() -> Server:
     """An empty Redis 7.0."""
     make: Any = fakeredis.FakeServer
     return make(version=(7, 0), server_type="redis")
+
+
+def replace_runtime(server: Server, runtime: LuaRuntime) -> None:
+    """Let scripts of ``server`` run in ``runtime``."""
+    untyped: Any = server
+    untyped._lua_runtime = runtime
 
 
 _ASK_THE_TIME = (

@@ -97,14 +97,17 @@ def compile_call(
     site: Site,
     codec: Codec,
     known_keys: frozenset[Key[Any]] | None = None,
+    replies: bool = False,
 ) -> CallPlan:
     """Work out how ``handler`` is called for deliveries of ``source``; once, at mount.
 
     ``site`` is told in refusals; ``known_keys`` are the facts that the broker can answer, where
-    that is known. Raises ``DeclarationError`` or ``DeclarationTypeError``, naming parameter and
+    that is known; ``replies``: what is returned may be a value to publish.
+
+    Raises ``DeclarationError`` or ``DeclarationTypeError``, naming parameter and
     handler, for everything that would fail at the first message (rule 7.1).
     """
-    signature = read_signature(handler, site)
+    signature = read_signature(handler, site, replies=replies)
     refuse_misuse(handler, site)
     meanings = Surroundings(source, site, codec, known_keys).meanings(signature.parameters)
     if not signature.is_async:

@@ -68,7 +68,9 @@ class Signature:
     """Returning ``None`` acknowledges (rule 2.2)."""
 
 
-def read_signature(handler: Callable[..., object], site: Site) -> Signature:
+def read_signature(
+    handler: Callable[..., object], site: Site, *, replies: bool = False
+) -> Signature:
     """Read a handler's signature.
 
     Raises ``DeclarationError`` for what no message can be passed to: ``*args``, ``**kwargs``,
@@ -101,7 +103,7 @@ def read_signature(handler: Callable[..., object], site: Site) -> Signature:
         parameters=parameters,
         is_async=is_async,
         is_native=is_native,
-        none_acks=_none_acks(returns, site),
+        none_acks=_none_acks(returns, site, replies),
     )
 
 
@@ -212,18 +214,19 @@ def _awaited(returns: Any) -> Any:
     return arguments[-1] if arguments else Any
 
 
-def _none_acks(returns: Any, site: Site) -> bool:
+def _none_acks(returns: Any, site: Site, replies: bool) -> bool:
     allowed = typing.get_args(returns) if is_union(returns) else (returns,)
     kinds = [_result_kind(each) for each in allowed]
     if None in kinds:
         return True
-    if Outcome in kinds:
+    if Outcome in kinds or replies:
         return False
     raise DeclarationTypeError(
         f"handler {site.handler} -> {spelled(returns)}",
         where=site,
         why="a handler decides what happens to the message, and this is no outcome (rule 2.2)",
-        write="-> Outcome, or -> None where every normal end acknowledges",
+        write="-> Outcome, or -> None where every normal end acknowledges; "
+        'include(…, reply_to="an.address") publishes what is returned',
     )
 
 
