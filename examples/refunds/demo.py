@@ -20,10 +20,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from examples.refunds.service import BACKOFF, Refund, app, process_refund, review
+from examples.refunds.service import BACKOFF, Refund, app
 from surestream import RETRY_COUNT_HEADER
 from surestream.clock import wall_time
-from surestream.testing import Settlement, TestApp
+from surestream.testing import Call, Event, Settlement, TestApp
 
 REFUNDS: Final = [
     Refund(1, "4000 1234", 1250),
@@ -94,18 +94,21 @@ async def run_service() -> list[Step]:
         await tb.publish("refunds", BROKEN)
         while tb.parked():
             await tb.advance(BACKOFF)
-        steps = [_tried(done) for done in tb.settlements(process_refund)]
-        for call in tb.calls(review):
-            words = WORDS["review"].format(call.headers[RETRY_COUNT_HEADER])
-            steps.append(Step(call.at, _known(call.payload), "", "", "review", words))
-    # The sort keeps the order of what happened in the same second.
-    return sorted(steps, key=lambda step: step.at)
+        return [step for event in tb.events() if (step := _step(event))]
 
 
-def _tried(done: Settlement) -> Step:
-    decided = "" if done.outcome is None else repr(done.outcome)
-    attempt = f"{done.attempt}/5"
-    return Step(done.at, _known(done.payload), attempt, decided, done.how, WORDS[done.how])
+def _step(event: Event) -> Step | None:
+    """A line of the story: each delivery by its end, and the calls of the reviewer."""
+    match event:
+        case Settlement(handler="process_refund") as done:
+            decided = "" if done.outcome is None else repr(done.outcome)
+            attempt, how, words = f"{done.attempt}/5", done.how, WORDS[done.how]
+        case Call(handler="review"):
+            decided, attempt, how = "", "", "review"
+            words = WORDS[how].format(event.headers[RETRY_COUNT_HEADER])
+        case _:
+            return None
+    return Step(event.at, _known(event.payload), attempt, decided, how, words)
 
 
 def _known(payload: bytes) -> Known:

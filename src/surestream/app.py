@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -88,10 +88,16 @@ class App:
         observer: Observer | None = None,
         chance: random.Random | None = None,
         threads_idle: Callable[[], None] | None = None,
+        shutdown_timeout: float | timedelta | None = None,
+        addresses: Mapping[Broker[Any], str] | None = None,
     ) -> Run:
         """A run that was not started yet. ``in_process`` uses the in-process servers,
-        ``consume=False`` connects without handling, ``state`` replaces the lifespan."""
-        return Run(
+        ``consume=False`` connects without handling, ``state`` replaces the lifespan,
+        ``shutdown_timeout`` (seconds or ``timedelta``) the app's. ``addresses``: URLs of the
+        brokers whose servers are elsewhere than declared."""
+        if shutdown_timeout is not None:
+            shutdown_timeout = duration("shutdown_timeout", shutdown_timeout)
+        run = Run(
             self,
             in_process=in_process,
             consume=consume,
@@ -99,7 +105,11 @@ class App:
             observer=observer,
             chance=chance,
             threads_idle=threads_idle,
+            shutdown_timeout=shutdown_timeout,
         )
+        if addresses:
+            run.context.addresses = dict[object, str](addresses.items())
+        return run
 
     @asynccontextmanager
     async def running(self, *, consume: bool = True) -> AsyncGenerator[Run, None]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeVar, Unpack
 
-from surestream.codec import Codec, JsonCodec
+from surestream.codec import Codec, JsonCodec, check_codec
 from surestream.contract import RunContext, Source, Transport
 from surestream.declaration import UNSET, Redelivery
 from surestream.delivery import Key
@@ -15,8 +15,9 @@ from surestream.errors import DeclarationError, NotRunning, Site
 from surestream.message import HeaderValues
 from surestream.middleware import Middleware, PublishMiddleware, checked
 from surestream.mounting import MountOptions, mount, mount_site
-from surestream.router import Router
+from surestream.router import Registrations, check_router
 from surestream.runtime.lifecycle import Run, Solitary, current_run
+from surestream.runtime.publishing import BoundPublisher, Publishing
 from surestream.runtime.terms import Mounted
 from surestream.subscriber import Subscriber
 
@@ -25,13 +26,15 @@ __all__ = ["Broker"]
 S = TypeVar("S", bound=Source)
 
 
-class Broker(ABC, Generic[S]):
+class Broker(Publishing, Generic[S]):
     """A broker as declared: which handlers it feeds. Connects to nothing (rule 7.1)."""
 
     source_type: type[Source] = Source
     """The sources that can be included here."""
     known_keys: frozenset[Key[Any]] | None = None
     """The context keys its deliveries answer; ``None`` checks nothing."""
+    publisher_type: type[BoundPublisher] = BoundPublisher
+    """What a handler gets that asks for a publisher."""
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class Broker(ABC, Generic[S]):
         middleware: Sequence[Middleware] = (),
         publish_middleware: Sequence[PublishMiddleware] = (),
     ) -> None:
-        self._codec: Codec = codec or JsonCodec()
+        self._codec: Codec = JsonCodec() if codec is None else check_codec(codec)
         self._middleware = checked("middleware", middleware, "delivery, call_next")
         self.publish_middleware: Sequence[PublishMiddleware] = checked(
             "publish_middleware", publish_middleware, "message, send"
@@ -78,14 +81,23 @@ class Broker(ABC, Generic[S]):
         ``HandlerTimeout`` (rule 2.5). ``reply_to``: where a value that the handler returns is
         published, an address or a function of the delivery; it is stored before the message is
         acknowledged. ``middleware``: async functions around the handler, outermost first.
+        ``codec``: how payloads (and replies) of this handler are read and written, where that
+        differs from the broker's.
 
         Raises ``DeclarationError`` with the registration, the value, the reason and the line
         to write instead (rule 7.1).
         """
         self.mount(subscriber, policy, options, site=mount_site(subscriber))
 
-    def include_router(self, router: Router[S]) -> None:
-        """Mount every handler of a router, with its prefix and settings."""
+    def include_router(self, router: Registrations[S]) -> None:
+        """Mount every handler of a :class:`Router`, with its prefix and settings.
+
+        Raises ``DeclarationError`` with the line in the router that it is about.
+        """
+        try:
+            check_router(router)
+        except DeclarationError as error:
+            raise error.at(mount_site(router)) from None
         for entry in router.entries():
             self.mount(entry.subscriber, entry.policy, entry.options, site=entry.site)
 
@@ -108,6 +120,7 @@ class Broker(ABC, Generic[S]):
                 broker=type(self).__name__,
                 codec=self._codec,
                 known_keys=self.known_keys,
+                publisher=self.publisher_type,
                 middleware=self._middleware,
             )
         except DeclarationError as error:
@@ -116,28 +129,14 @@ class Broker(ABC, Generic[S]):
 
     # -- publishing -----------------------------------------------------------------------
 
-    @overload
-    async def publish(
-        self, destination: str, value: object, /, *, headers: HeaderValues | None = None
-    ) -> None: ...
-    @overload
-    async def publish(self, value: object, /, *, headers: HeaderValues | None = None) -> None: ...
-
-    async def publish(
+    def _publish(
         self,
         destination: object,
         value: object = UNSET,
-        /,
-        *,
         headers: HeaderValues | None = None,
-    ) -> None:
-        """Publish ``value`` to ``destination``, or to the one its type declares.
-
-        Returns when the broker has confirmed. Works in handlers, inside ``app.running()`` and
-        inside ``broker.connected()``. Raises ``NotRunning`` elsewhere, ``EncodeError``,
-        ``DeclarationError``, ``ConnectionLost`` or ``BrokerRefused``.
-        """
-        await self._live_run().publish(self, destination, value, headers)
+        options: object | None = None,
+    ) -> Coroutine[Any, Any, None]:
+        return self._live_run().publish(self, destination, value, headers, options)
 
     def _live_run(self) -> Run:
         run = current_run.get()

@@ -175,7 +175,7 @@ class Stored(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """What takes the original's place: a copy, a parked delay or a dead letter.
+    """What takes the original's place: a copy, a parked delay, a dead letter or a reply.
 
     ``message`` carries the headers exactly as they shall be written, the retry count included;
     only marks of the transport's own (rule 4.7) are added by the transport.
@@ -188,6 +188,8 @@ class Successor:
     """Trim the target to about this many entries (quarantine)."""
     verbatim: bool = False
     """Write the original exactly as it came in, foreign fields included (quarantine)."""
+    reply: bool = False
+    """What a handler returned: nothing of the original travels with it (rule 4.10), no mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,3 +306,5 @@ class RunContext:
     """Run against the in-process server of the transport (tests, demo)."""
     servers: dict[object, object] = field(default_factory=dict[object, object])
     """In-process servers of this run, by broker, so that tests can look into them."""
+    addresses: Mapping[object, str] = field(default_factory=dict[object, str])
+    """Servers of this run that are elsewhere than declared, as URLs by broker (live tests)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -13,7 +14,17 @@ from surestream.delivery import Delivery
 from surestream.errors import DeclarationError, DeclarationTypeError
 from surestream.outcome import Outcome, seconds
 
-__all__ = ["UNSET", "DetailLevel", "ErrorRules", "Redelivery", "RetryTo", "Unset", "check_address"]
+__all__ = [
+    "UNSET",
+    "DetailLevel",
+    "ErrorRules",
+    "Redelivery",
+    "RetryTo",
+    "Unset",
+    "check_address",
+    "check_of_delivery",
+    "duration",
+]
 
 
 class Unset(enum.Enum):
@@ -75,7 +86,9 @@ class Redelivery:
             value: object = getattr(self, name)
             if value is not UNSET and not (value is None and name == "quarantine"):
                 check_address(value, name)
-        if self.retry_to is not UNSET and not callable(self.retry_to):
+        if callable(self.retry_to):
+            check_of_delivery(self.retry_to, "retry_to")
+        elif self.retry_to is not UNSET:
             check_address(self.retry_to, "retry_to")
         _check_rules(self.on_error)
         if self.on_decode_error is not UNSET:
@@ -164,6 +177,25 @@ def check_address(value: object, setting: str) -> str:
             f"{setting}={_cut(value)}", why=why, write=f'{setting}="refunds.dlq"'
         )
     return value
+
+
+def check_of_delivery(function: Callable[..., object], setting: str) -> None:
+    """Refuse what cannot be asked with a delivery, and what would have to be awaited."""
+    name = getattr(function, "__name__", repr(function))
+    why = None
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        why = "it is asked with the delivery, and with nothing else"
+    except ValueError:  # not written in Python: nothing can be told
+        return
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if inspect.iscoroutinefunction(called):
+        why = "it is an async function: nothing would await it"
+    if why is not None:
+        raise DeclarationTypeError(
+            f"{setting}={name}", why=why, write=f"{setting}=lambda delivery: …"
+        )
 
 
 def _cut(value: object) -> str:

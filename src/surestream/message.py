@@ -106,6 +106,8 @@ class Outgoing:
     address: str
     payload: bytes
     headers: HeaderPairs = ()
+    options: object | None = None
+    """What the broker's own ``publish`` was asked for besides; only its transport reads it."""
 
 
 def is_reserved(name: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypedDict, TypeVar, cast
 
-from surestream.codec import Codec
+from surestream.codec import Codec, check_codec
 from surestream.contract import Source
 from surestream.declaration import (
     UNSET,
@@ -21,6 +21,7 @@ from surestream.declaration import (
     RetryTo,
     Unset,
     check_address,
+    check_of_delivery,
     duration,
 )
 from surestream.delivery import Key
@@ -29,11 +30,20 @@ from surestream.middleware import Middleware, checked
 from surestream.outcome import Outcome
 from surestream.runtime.calls.calling import compile_call
 from surestream.runtime.failures import compile_errors
+from surestream.runtime.publishing import BoundPublisher
 from surestream.runtime.redelivery import Terms
 from surestream.runtime.terms import ByKey, Mounted
 from surestream.subscriber import Subscriber
 
-__all__ = ["MountOptions", "check_subscriber", "mount", "mount_site", "with_policy"]
+__all__ = [
+    "MountOptions",
+    "check_defaults",
+    "check_policy",
+    "check_subscriber",
+    "mount",
+    "mount_site",
+    "with_policy",
+]
 
 V = TypeVar("V")
 
@@ -57,6 +67,7 @@ class MountOptions(TypedDict, total=False):
     timeout: float | timedelta
     reply_to: RetryTo
     middleware: Sequence[Middleware]
+    codec: Codec
 
 
 _REDELIVERY: Final = frozenset(field.name for field in fields(Redelivery))
@@ -73,12 +84,13 @@ def mount(
     broker: str,
     codec: Codec,
     known_keys: frozenset[Key[Any]] | None,
+    publisher: type[BoundPublisher],
     middleware: Sequence[Middleware] = (),
 ) -> Mounted:
     """Check everything that is declared about one handler.
 
-    ``middleware`` of the broker goes around that of the mount. Raises ``DeclarationError``
-    without a place; whoever knows it adds it.
+    ``codec`` is the broker's; ``middleware`` of the broker goes around that of the mount.
+    Raises ``DeclarationError`` without a place; whoever knows it adds it.
     """
     source = check_subscriber(subscriber).source
     if not isinstance(source, source_type):
@@ -89,9 +101,16 @@ def mount(
         )
     settings = with_policy(policy, options)
     reply_to = _reply_to(options.get("reply_to"))
-    timeout: float | timedelta | None = options.get("timeout")
+    workers, timeout = check_defaults(options)
+    codec = check_codec(options.get("codec", codec))
     call = compile_call(
-        subscriber.handler, source, site, codec, known_keys=known_keys, replies=reply_to is not None
+        subscriber.handler,
+        source,
+        site,
+        codec,
+        known_keys=known_keys,
+        publisher=publisher,
+        replies=reply_to is not None,
     )
     own = checked("middleware", options.get("middleware", ()), "delivery, call_next")
     return Mounted(
@@ -115,9 +134,9 @@ def mount(
         hand_over=_or(settings.hand_over, True),
         hold_limit=duration("hold_limit", _or(settings.hold_limit, 3600.0)),
         max_unsettled=_or(settings.max_unsettled, 1000),
-        workers=_whole("workers", options.get("workers", 1)),
+        workers=workers,
         by_key=_by_key(options.get("by_key")),
-        timeout=None if timeout is None else duration("timeout", timeout),
+        timeout=timeout,
         middleware=(*middleware, *own),
     )
 
@@ -129,7 +148,27 @@ def with_policy(policy: Redelivery | None, options: Mapping[str, Any]) -> Redeli
             raise _unknown(name)
     chosen = {name: value for name, value in options.items() if name in _REDELIVERY}
     settings = Redelivery(**chosen)
-    return settings if policy is None else _policy(policy).joined(settings)
+    return settings if policy is None else check_policy(policy).joined(settings)
+
+
+def check_defaults(options: Mapping[str, Any]) -> tuple[int, float | None]:
+    """``workers`` and ``timeout`` among ``options``, checked."""
+    timeout: object = options.get("timeout")
+    return (
+        _whole("workers", options.get("workers", 1)),
+        None if timeout is None else duration("timeout", timeout),
+    )
+
+
+def check_policy(value: object) -> Redelivery:
+    """Redelivery settings, or a refusal."""
+    if isinstance(value, Redelivery):
+        return value
+    raise DeclarationTypeError(
+        f"policy {value!r}",
+        why="a policy is a Redelivery; everything else is told by keyword",
+        write="Redelivery(max_attempts=5, …)",
+    )
 
 
 def check_subscriber(value: object) -> Subscriber[Any, ..., Any]:
@@ -137,6 +176,10 @@ def check_subscriber(value: object) -> Subscriber[Any, ..., Any]:
     if isinstance(value, Subscriber):
         return cast("Subscriber[Any, ..., Any]", value)
     name = getattr(value, "__qualname__", repr(value))
+    if hasattr(value, "include_router"):
+        raise DeclarationTypeError(
+            f"include({name})", why="it is a group of handlers", write="include_router(…)"
+        )
     raise DeclarationTypeError(
         f"include({name})",
         why="it is no subscriber: nothing says what it reads",
@@ -181,6 +224,8 @@ def _whole(name: str, value: object) -> int:
 
 
 def _by_key(value: object) -> ByKey | None:
+    if callable(value):
+        check_of_delivery(value, "by_key")
     if value is None or (isinstance(value, str) and value) or callable(value):
         return cast("ByKey | None", value)
     raise DeclarationTypeError(
@@ -191,16 +236,7 @@ def _by_key(value: object) -> ByKey | None:
 
 
 def _reply_to(value: object) -> RetryTo | None:
-    if value is None or callable(value):
-        return cast("RetryTo | None", value)
-    return check_address(value, "reply_to")
-
-
-def _policy(value: object) -> Redelivery:
-    if isinstance(value, Redelivery):
-        return value
-    raise DeclarationTypeError(
-        f"include(handler, {value!r})",
-        why="the second argument is a Redelivery; everything else is told by keyword",
-        write="include(handler, Redelivery(max_attempts=5, …))",
-    )
+    if callable(value):
+        check_of_delivery(value, "reply_to")
+        return cast("RetryTo", value)
+    return None if value is None else check_address(value, "reply_to")

@@ -2,57 +2,83 @@
 
 from __future__ import annotations
 
+import logging
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from surestream.app import App
 from surestream.cli.text import one_line, without_secrets
-from surestream.contract import Abilities, Counter, DelayMeans, RetryMeans
+from surestream.contract import Abilities, DelayMeans, RetryMeans
 from surestream.runtime.reports import span
 from surestream.runtime.terms import Mounted
 
-__all__ = ["banner", "describe"]
+__all__ = ["banner", "describe", "losses"]
 
 _DELAYS: Final = {
-    DelayMeans.TIMER: "a delay waits in this process and is lost in a kill",
-    DelayMeans.HELD: "a delay waits in this process, the original unsettled until it is over",
-    DelayMeans.PARKED: "a delay waits on the broker",
-    DelayMeans.NATIVE: "a delay waits on the broker",
+    DelayMeans.TIMER: "delays: in this process",
+    DelayMeans.HELD: "delays: in this process",
+    DelayMeans.PARKED: "delays: on the broker",
+    DelayMeans.NATIVE: "delays: on the broker",
 }
 
+Line = tuple[int, str]
+"""A logging level and one line."""
 
-def banner(app: App, version: str, loop: str) -> Iterator[str]:
-    """The lines for the log: the service, its brokers, each subscription (rule 5.7)."""
-    yield (
-        f"{app.title} {app.version} on SureStream {version}, "
-        f"Python {platform.python_version()}, {loop}"
-    )
+
+def banner(app: App, version: str, loop: str) -> Iterator[Line]:
+    """The lines for the log: the service, its brokers, each subscription in two lines, and as
+    warnings what a kill loses (rule 5.7)."""
+    python = platform.python_version()
+    yield _info(f"{app.title}/{app.version} on SureStream {version}, Python {python}, {loop}")
     if not app.brokers:
-        yield "no broker was added: nothing to do (app.add(…))"
+        yield _info("no broker was added: nothing to do (app.add(…))")
     for broker in app.brokers:
-        shown = one_line(without_secrets(repr(broker)))
-        if not broker.mounts:
-            yield f"{shown}: no handler is included on it"
+        shown = without_secrets(repr(broker))
+        yield _info(shown if broker.mounts else f"{shown}: no handler is included on it")
         for mounted in broker.mounts:
-            yield f"{shown}: {describe(mounted)}"
+            for line in describe(mounted):
+                yield _info(f"  {line}")
+        for line in losses(broker.mounts):
+            yield logging.WARNING, one_line(f"{shown}: {line}")
 
 
-def describe(mounted: Mounted) -> str:
-    """One subscription in one line: who handles it, how often a message is tried, what
-    ``retry()`` and ``retry_after()`` mean on this source and what a kill loses.
+def describe(mounted: Mounted) -> tuple[str, str]:
+    """One subscription: who handles it; how often a message is tried, what ``retry()`` and
+    ``retry_after()`` mean on this source and what becomes of what a kill leaves.
 
     Every word follows from what the source declares it can do, as the runtime's decisions do.
     """
-    parts = [
-        _tries(mounted),
-        _retry(mounted),
-        _delay(mounted.abilities),
-        _counter(mounted.abilities),
-        _kill(mounted.abilities),
-    ]
     many = f" × {mounted.workers}" if mounted.workers > 1 else ""
-    return one_line(f"{mounted.name} → {mounted.site}{many}: {'; '.join(filter(None, parts))}")
+    again = () if _runs_once(mounted) else (_retry(mounted), _delay(mounted.abilities))
+    parts = [_tries(mounted), *again, _kill(mounted.abilities)]
+    return (
+        one_line(f"{mounted.name} → {mounted.site}{many}"),
+        one_line(f"  {'; '.join(parts)}"),
+    )
+
+
+def losses(mounts: Sequence[Mounted]) -> Iterator[str]:
+    """What a kill of the process loses, one line each, with the subscriptions that it holds for
+    (rule 5.7)."""
+    unsettled = [mounted for mounted in mounts if not mounted.abilities.survives_kill]
+    delayed = [
+        mounted
+        for mounted in mounts
+        if mounted.abilities.survives_kill and mounted.abilities.delay is DelayMeans.TIMER
+    ]
+    if unsettled:
+        yield f"a kill loses what is under way or waits for a retry: {_names(unsettled)}"
+    if delayed:
+        yield f"a kill loses what waits for a retry: {_names(delayed)}"
+
+
+def _info(text: str) -> Line:
+    return logging.INFO, one_line(text)
+
+
+def _names(mounts: Sequence[Mounted]) -> str:
+    return ", ".join(dict.fromkeys(mounted.name for mounted in mounts))
 
 
 def _tries(mounted: Mounted) -> str:
@@ -70,39 +96,31 @@ def _runs_once(mounted: Mounted) -> bool:
 
 
 def _retry(mounted: Mounted) -> str:
-    if _runs_once(mounted):
-        return ""
     abilities = mounted.abilities
     means = abilities.retry if mounted.terms.max_attempts is None else abilities.capped_retry
     match means:
         case RetryMeans.COPY:
             target = mounted.retry_to or abilities.address
-            where = "where retry_to says" if callable(target) else f"to {target}"
-            return f"a retry is a copy {where}"
+            return f"retry: a copy {'where retry_to says' if callable(target) else f'to {target}'}"
         case RetryMeans.GIVE_BACK if abilities.fixed_delay is not None:
-            return f"a retry is the same message after {span(abilities.fixed_delay)}"
+            return f"retry: the same message after {span(abilities.fixed_delay)}"
         case RetryMeans.GIVE_BACK:
-            return "a retry is the same message again"
+            return "retry: the same message"
         case RetryMeans.LEAVE:
-            return "a retry is the same message in the next session"
+            return "retry: the same message in the next session"
         case RetryMeans.NOTHING:
             return "a retry loses the message"
 
 
 def _delay(abilities: Abilities) -> str:
     if abilities.delay is DelayMeans.NATIVE and abilities.fixed_delay is not None:
-        return f"a delay is always {span(abilities.fixed_delay)}"
+        return f"delays: always {span(abilities.fixed_delay)}"
     return _DELAYS[abilities.delay]
-
-
-def _counter(abilities: Abilities) -> str:
-    who = "in a header" if abilities.counter is Counter.HEADER else "by the broker"
-    return f"attempts are counted {who}"
 
 
 def _kill(abilities: Abilities) -> str:
     if not abilities.survives_kill:
-        return "a kill loses what is unfinished"
+        return "after a kill: lost"
     if abilities.recovers and abilities.lease is not None:
-        return f"what a kill leaves is taken over after {span(abilities.lease)}"
-    return "what a kill leaves is delivered again"
+        return f"after a kill: again within {span(abilities.lease)}"
+    return "after a kill: delivered again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,16 @@ import surestream
 from surestream.cli.text import one_line, without_secrets
 from surestream.errors import DeclarationError, SureStreamError
 
-__all__ = ["UseError", "fault_of", "from_user_code", "is_by_user", "is_ours", "place", "reason"]
+__all__ = [
+    "UseError",
+    "fault_of",
+    "from_user_code",
+    "is_by_user",
+    "is_ours",
+    "place",
+    "print_fault",
+    "reason",
+]
 
 _OURS: Final = Path(surestream.__file__).parent
 _PYTHON: Final = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
@@ -56,6 +66,18 @@ def fault_of(error: BaseException, doing: str) -> UseError:
         fault = UseError(f"{doing} failed: {reason(error)}", *where)
     fault.__cause__ = error
     return fault
+
+
+def print_fault(fault: UseError, *, with_traceback: bool = False) -> None:
+    """Tell a fault on standard error, its traceback in the user's code first where that is
+    wanted."""
+    cause = fault.__cause__
+    if cause is not None and with_traceback:
+        for line in "".join(traceback.format_exception(from_user_code(cause))).splitlines():
+            print(f"    {one_line(without_secrets(line))}", file=sys.stderr)
+    print(f"surestream: {fault}", file=sys.stderr)
+    if not (cause is None or with_traceback or isinstance(cause, DeclarationError)):
+        print("  --log-level debug shows the traceback", file=sys.stderr)
 
 
 def reason(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import pkgutil
@@ -11,14 +10,15 @@ from pathlib import Path
 from types import ModuleType
 
 from surestream.cli.faults import UseError, fault_of
+from surestream.cli.suggestions import Invocation, close_to
 from surestream.cli.text import joined
 
-__all__ = ["close_to", "import_user_module"]
+__all__ = ["import_user_module"]
 
 MANY = 8
 
 
-def import_user_module(name: str, attribute: str) -> ModuleType:
+def import_user_module(name: str, attribute: str, invocation: Invocation) -> ModuleType:
     """The module ``name``, imported. ``attribute`` is what is wanted of it, for suggestions.
 
     Raises ``UseError`` where there is no such module, or where its code fails.
@@ -28,7 +28,7 @@ def import_user_module(name: str, attribute: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
-            raise _no_module(name, missing, attribute) from None
+            raise _no_module(name, missing, attribute, invocation) from None
         raise fault_of(error, f"importing {name}") from error
     # SystemExit too: a module that ends the process is no service. What our own signal handler
     # raises to end the import is none of the two.
@@ -36,27 +36,23 @@ def import_user_module(name: str, attribute: str) -> ModuleType:
         raise fault_of(error, f"importing {name}") from error
 
 
-def close_to(name: str, known: Iterable[str]) -> str | None:
-    """The one of ``known`` that ``name`` was probably meant to be."""
-    found = difflib.get_close_matches(name, sorted(known), n=1)
-    return found[0] if found else None
-
-
-def _no_module(name: str, missing: str, attribute: str) -> UseError:
+def _no_module(name: str, missing: str, attribute: str, invocation: Invocation) -> UseError:
     what = f"there is no module {missing!r}"
     parent, _, last = missing.rpartition(".")
     if parent and not _is_package(parent):
-        hints = [f"{parent} is one module; did you mean `surestream run {parent}:{last}`?"]
-        return UseError(what, *hints)
+        meant = invocation.of(f"{parent}:{last}")
+        return UseError(what, f"{parent} is one module; did you mean {meant}?")
     known = _modules(parent)
     near = close_to(last, known)
     if near is not None:
-        meant = name.replace(missing, f"{parent}.{near}" if parent else near, 1)
-        return UseError(what, f"did you mean `surestream run {meant}:{attribute}`?")
+        right = name.replace(missing, f"{parent}.{near}" if parent else near, 1)
+        return UseError(what, f"did you mean {invocation.of(f'{right}:{attribute}')}?")
     if parent:
         return UseError(what, _list(f"modules of {parent}", known))
     if _below(Path("src"), missing):
-        return UseError(what, f"try `PYTHONPATH=src surestream run {name}:{attribute}`")
+        return UseError(
+            what, f"try {invocation.of(f'{name}:{attribute}', before='PYTHONPATH=src ')}"
+        )
     return UseError(what, f"looked in {Path.cwd()} first", _list("modules there", known))
 
 

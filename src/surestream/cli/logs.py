@@ -9,18 +9,10 @@ import traceback
 from datetime import datetime
 from typing import Final, TextIO
 
+from surestream.cli.levels import LEVELS
 from surestream.cli.text import one_line, without_secrets
 
-__all__ = ["LEVELS", "LineFormatter", "set_up_logging", "wants_color"]
-
-LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-    "critical": logging.CRITICAL,
-}
-"""The levels that can be asked for."""
+__all__ = ["LineFormatter", "set_up_logging", "wants_color"]
 
 LONGEST_LINE: Final = 8_000
 MOST_LINES: Final = 200
@@ -36,16 +28,18 @@ _COLORS: Final = {
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.000+00:00 INFO surestream: refunds 0.1.0: running``.
+    """``2026-01-31T12:00:00.000+00:00 INFO surestream: refunds/0.1.0: running``.
 
     A message stays one line whatever is in it, and at most 8,000 characters; credentials in
     URLs are left out. A traceback follows in lines of their own, indented, so that no text in
-    it can pass for a record; of more than 200 lines the first ones are left out.
+    it can pass for a record; of more than 200 lines the first ones are left out. ``tag`` tells
+    the lines of several processes apart.
     """
 
-    def __init__(self, *, color: bool = False) -> None:
+    def __init__(self, *, color: bool = False, tag: str | None = None) -> None:
         super().__init__()
         self._color = color
+        self._tag = "" if tag is None else f"[{tag}] "
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as text, without a line break at its end."""
@@ -57,7 +51,7 @@ class LineFormatter(logging.Formatter):
             name = f"{_DIM}{one_line(name)}{_PLAIN}"
         else:
             level, name = f"{level:8}", one_line(name)
-        lines = [f"{when} {level} {name}: {_safe(record.getMessage())}"]
+        lines = [f"{when} {level} {self._tag}{name}: {_safe(record.getMessage())}"]
         details = self._details(record)
         if len(details) > MOST_LINES:
             lines.append(f"    … {len(details) - MOST_LINES} lines left out")
@@ -75,7 +69,9 @@ class LineFormatter(logging.Formatter):
         return [line for line in text.split("\n") if line.strip()]
 
 
-def set_up_logging(level: str | None, stream: TextIO | None = None) -> None:
+def set_up_logging(
+    level: str | None, stream: TextIO | None = None, *, tag: str | None = None
+) -> None:
     """Send everything that is logged from ``level`` on ("info" unless given) to standard error.
 
     Where the user's program has set up logging before, that is left as it is; a ``level`` that
@@ -88,7 +84,7 @@ def set_up_logging(level: str | None, stream: TextIO | None = None) -> None:
         return
     target = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(target)
-    handler.setFormatter(LineFormatter(color=wants_color(target)))
+    handler.setFormatter(LineFormatter(color=wants_color(target), tag=tag))
     root.addHandler(handler)
     root.setLevel(LEVELS[level or "info"])
 

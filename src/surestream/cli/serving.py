@@ -15,11 +15,12 @@ import surestream
 from surestream.app import App
 from surestream.cli.banner import banner
 from surestream.cli.faults import from_user_code, place, reason
+from surestream.cli.parent import Parent
 from surestream.cli.signals import StopSignals
 from surestream.cli.statuses import CLEAN, FAILED, WRONG_USE, signaled
 from surestream.cli.text import without_secrets
-from surestream.declaration import duration
 from surestream.errors import DeclarationError, MissingExtra, ServiceFailed, SureStreamError
+from surestream.runtime.lifecycle import Run
 
 __all__ = ["run_app", "serve"]
 
@@ -60,31 +61,34 @@ def serve(app: App, *, shutdown_timeout: float | timedelta | None = None) -> int
 
 
 def run_app(
-    app: App, signals: StopSignals, *, shutdown_timeout: float | timedelta | None = None
+    app: App,
+    signals: StopSignals,
+    *,
+    shutdown_timeout: float | timedelta | None = None,
+    parent: Parent | None = None,
+    introduces: bool = True,
 ) -> int:
     """:func:`serve` under ``signals`` that are installed already. Its deadline runs on when
-    this returns, with the status that is returned."""
-    before = app.shutdown_timeout
-    if shutdown_timeout is not None:
-        app.shutdown_timeout = duration("shutdown_timeout", shutdown_timeout)
-    try:
-        name, new_loop = _event_loop()
-        for line in banner(app, surestream.__version__, name):
-            log.info("%s", line)
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            return runner.run(_Serving(app, signals).serve())
-    finally:
-        app.shutdown_timeout = before
+    this returns, with the status that is returned. ``parent`` is told how far we are;
+    ``introduces``: the log says what the service reads."""
+    run = app.new_run(shutdown_timeout=shutdown_timeout)
+    name, new_loop = _event_loop()
+    if introduces:
+        for level, line in banner(app, surestream.__version__, name):
+            log.log(level, "%s", line)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(_Serving(run, signals, parent).serve())
 
 
 class _Serving:
     """One run under signals. Start and stop are in one task: a lifespan may need that."""
 
-    def __init__(self, app: App, signals: StopSignals) -> None:
-        self._run = app.new_run()
-        self._name = self._run.context.service
-        self._time = app.shutdown_timeout
+    def __init__(self, run: Run, signals: StopSignals, parent: Parent | None) -> None:
+        self._run = run
+        self._name = run.context.service
+        self._time = run.shutdown_timeout
         self._signals = signals
+        self._parent = parent
         self._starting = True
         self._end: float | None = None
 
@@ -92,13 +96,18 @@ class _Serving:
         """Start, wait, stop."""
         loop = self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._signals.limit = self._time + END_AFTER
+        limit = self._signals.limit = self._time + END_AFTER
+        self._signals.awaits_answer = True
         self._signals.notify = lambda: loop.call_soon_threadsafe(self._asked)
+        if self._parent is not None:
+            self._parent.tell_limit(limit)
         if self._signals.received is not None:
             return CLEAN
         status = await self._start()
         self._starting = False
         if status is None:
+            if self._parent is not None:
+                self._parent.tell_running()
             if self._signals.received is None:
                 await self._run.until_asked()
             self._begin_to_end()
@@ -106,18 +115,23 @@ class _Serving:
         left = self._begin_to_end() - loop.time()
         self._cut.cancel()
         self._signals.deadline.arm(max(left, LEFT_OVERS), status=status)
+        # What comes from here on finds no loop to tell, and the end near.
+        self._signals.awaits_answer = False
+        self._signals.notify = self._signals.only_keep
         return status
 
     def _asked(self) -> None:
         """The first signal arrived."""
+        self._signals.answered()
         signal = self._signals.received
         name = "" if signal is None else signal.name
+        second = "" if self._parent is not None else ", a second signal ends at once"
         self._begin_to_end()
         if self._starting:
             log.info("%s: %s while starting: stopping", self._name, name)
             self._cancel()
         else:
-            log.info("%s: %s, a second signal ends at once", self._name, name)
+            log.info("%s: %s%s", self._name, name, second)
             self._run.ask_to_stop()
 
     def _begin_to_end(self) -> float:

@@ -12,99 +12,111 @@ from typing import Final, cast
 
 from surestream.app import App
 from surestream.cli.faults import UseError, fault_of
-from surestream.cli.importing import close_to, import_user_module
+from surestream.cli.importing import import_user_module
+from surestream.cli.suggestions import Invocation, close_to
 from surestream.cli.text import joined
 
-__all__ = ["find_app"]
+__all__ = ["RUN", "check_target", "find_app"]
 
+RUN: Final = Invocation()
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_COMMAND: Final = "surestream run"
 
 
-def find_app(target: str, *, factory: bool = False) -> App:
+def check_target(target: str) -> None:
+    """Raise ``UseError`` unless ``target`` is written as ``MODULE:APP``. Imports nothing of a
+    target that is."""
+    _parsed(target, RUN)
+
+
+def find_app(target: str, *, factory: bool = False, invocation: Invocation = RUN) -> App:
     """The app at ``target``, such as ``examples.refunds.service:app``; with ``factory`` what
     the function there returns.
 
-    Imports the module. Raises ``UseError`` that says what is wrong and what to write.
+    Imports the module. Raises ``UseError`` that says what is wrong and what to write, as
+    ``invocation`` of the command line.
     """
-    module_name, name = _parsed(target)
-    module = import_user_module(module_name, name)
-    value = _attribute(module, name)
+    module_name, name = _parsed(target, invocation)
+    module = import_user_module(module_name, name, invocation)
+    value = _attribute(module, name, invocation)
     where = f"{module_name}:{name}"
     if factory:
-        return _made(where, value)
+        return _made(where, value, invocation)
     if isinstance(value, App):
         return value
-    raise _no_app(module, where, value)
+    raise _no_app(module, where, value, invocation)
 
 
-def _parsed(target: str) -> tuple[str, str]:
+def _parsed(target: str, invocation: Invocation) -> tuple[str, str]:
     path, _, last = target.rpartition(":")
     if not (path and _NAME.fullmatch(last)):
         path, last = target, ""
     if "/" in target or os.sep in target or path.endswith(".py"):
-        raise _path(path.rstrip(":"), last or "app")
+        raise _path(path.rstrip(":"), last or "app", invocation)
     module, colon, name = target.partition(":")
     if not module.strip("."):
-        raise UseError(f"{target!r} names no module", f"write `{_COMMAND} service:{name or 'app'}`")
+        write = invocation.of(f"service:{name or 'app'}")
+        raise UseError(f"{target!r} names no module", f"write {write}")
     if module.startswith(".") or module.endswith("."):
-        meant = f"{module.strip('.')}:{name or 'app'}"
-        raise UseError(f"{module!r} is no name of a module", f"did you mean `{_COMMAND} {meant}`?")
+        meant = invocation.of(f"{module.strip('.')}:{name or 'app'}")
+        raise UseError(f"{module!r} is no name of a module", f"did you mean {meant}?")
     if not colon:
-        raise _no_name(f"{target!r} names a module and no app in it", module)
+        raise _no_name(f"{target!r} names a module and no app in it", module, invocation)
     if not name:
-        raise _no_name(f"{target!r} names no app after the colon", module)
+        raise _no_name(f"{target!r} names no app after the colon", module, invocation)
     if _NAME.fullmatch(name) is None:
         called = re.fullmatch(r"(.+)\(\)", name)
         if called is not None and _NAME.fullmatch(called[1]):
-            raise UseError(
-                f"{name!r} is a call, and a name is wanted",
-                f"did you mean `{_COMMAND} {module}:{called[1]} --factory`?",
-            )
-        raise UseError(f"{name!r} is no name of an app", f"write `{_COMMAND} {module}:app`")
+            meant = invocation.of(f"{module}:{called[1]}", factory=True)
+            raise UseError(f"{name!r} is a call, and a name is wanted", f"did you mean {meant}?")
+        write = invocation.of(f"{module}:app")
+        raise UseError(f"{name!r} is no name of an app", f"write {write}")
     return module, name
 
 
-def _path(path: str, name: str) -> UseError:
+def _path(path: str, name: str, invocation: Invocation) -> UseError:
     what = f"{path!r} is a path, and a module is wanted"
     relative = Path(os.path.relpath(path)).with_suffix("")
     if relative.parts[0] == "..":
         folder = Path(path).parent
-        return UseError(what, f"try `cd {folder} && {_COMMAND} {relative.name}:{name}`")
-    return UseError(what, f"did you mean `{_COMMAND} {'.'.join(relative.parts)}:{name}`?")
+        there = invocation.of(f"{relative.name}:{name}", before=f"cd {folder} && ")
+        return UseError(what, f"try {there}")
+    meant = invocation.of(f"{'.'.join(relative.parts)}:{name}")
+    return UseError(what, f"did you mean {meant}?")
 
 
-def _no_name(what: str, module_name: str) -> UseError:
+def _no_name(what: str, module_name: str, invocation: Invocation) -> UseError:
     try:
-        module = import_user_module(module_name, "app")
+        module = import_user_module(module_name, "app", invocation)
     except UseError as fault:
         parent, _, last = module_name.rpartition(".")
-        meant = f"{parent}:{last}"
+        meant = invocation.of(f"{parent}:{last}")
         if parent and any(meant in hint for hint in fault.hints):
-            return UseError(what, f"did you mean `{_COMMAND} {meant}`?")
+            return UseError(what, f"did you mean {meant}?")
         return fault
-    found = _found(module) or [f"`{_COMMAND} {module_name}:app`"]
+    found = _found(module, invocation) or [invocation.of(f"{module_name}:app")]
     return UseError(what, f"did you mean {joined(found)}?")
 
 
-def _attribute(module: ModuleType, name: str) -> object:
+def _attribute(module: ModuleType, name: str, invocation: Invocation) -> object:
     value: object = module
     path = module.__name__
     for part in name.split("."):
         try:
             value = getattr(value, part)
         except AttributeError:
-            raise _no_attribute(module, value, path, part) from None
+            raise _no_attribute(module, value, path, part, invocation) from None
         except Exception as error:  # a property, or a module's __getattr__
             raise fault_of(error, f"looking for {part} in {path}") from error
         path = f"{path}.{part}" if path != module.__name__ else f"{path}:{part}"
     return value
 
 
-def _no_attribute(module: ModuleType, owner: object, path: str, part: str) -> UseError:
+def _no_attribute(
+    module: ModuleType, owner: object, path: str, part: str, invocation: Invocation
+) -> UseError:
     file = getattr(module, "__file__", None)
     what = f"there is no {part!r} in {path} ({file or 'built in'})"
-    found = _found(module)
+    found = _found(module, invocation)
     if found:
         return UseError(what, f"did you mean {joined(found)}?")
     near = close_to(part, _names(owner))
@@ -120,14 +132,14 @@ def _names(owner: object) -> list[str]:
     return [name for name in public if not isinstance(getattr(owner, name, None), kinds)]
 
 
-def _found(module: ModuleType) -> list[str]:
+def _found(module: ModuleType, invocation: Invocation) -> list[str]:
     """Commands that would run something in ``module``."""
     commands: list[str] = []
     for name, value in vars(module).items():
         if isinstance(value, App):
-            commands.append(f"`{_COMMAND} {module.__name__}:{name}`")
+            commands.append(invocation.of(f"{module.__name__}:{name}"))
         elif inspect.isfunction(value) and _makes_apps(value, module):
-            commands.append(f"`{_COMMAND} {module.__name__}:{name} --factory`")
+            commands.append(invocation.of(f"{module.__name__}:{name}", factory=True))
     return commands
 
 
@@ -138,22 +150,22 @@ def _makes_apps(function: FunctionType, module: ModuleType) -> bool:
     return function.__annotations__.get("return") in (App, "App")
 
 
-def _no_app(module: ModuleType, where: str, value: object) -> UseError:
+def _no_app(module: ModuleType, where: str, value: object, invocation: Invocation) -> UseError:
     if inspect.isfunction(value):
         return UseError(
             f"{where} is a function, and an App is wanted",
-            f"if it returns one: `{_COMMAND} {where} --factory`",
+            f"if it returns one: {invocation.of(where, factory=True)}",
         )
     if value is App:
         return UseError(f"{where} is the class App itself", "write `app = App(…)` and name that")
-    found = _found(module)
+    found = _found(module, invocation)
     hint = f"did you mean {joined(found)}?" if found else "there is no App in that module"
     return UseError(f"{where} is {_kind(value)}, and an App is wanted", hint)
 
 
-def _made(where: str, value: object) -> App:
+def _made(where: str, value: object, invocation: Invocation) -> App:
     if isinstance(value, App):
-        raise UseError(f"{where} is an App and no factory", f"write `{_COMMAND} {where}`")
+        raise UseError(f"{where} is an App and no factory", f"write {invocation.of(where)}")
     if not callable(value):
         raise UseError(
             f"{where} is {_kind(value)}, and cannot be called",

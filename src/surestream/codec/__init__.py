@@ -6,6 +6,20 @@ annotated or published as one of them is the payload itself, not a string of the
 
 from surestream.codec.json import JsonCodec
 from surestream.codec.msgpack import MsgpackCodec
-from surestream.codec.protocol import DECODE_ERRORS, Codec, Decode, as_decode_error
+from surestream.codec.protocol import (
+    DECODE_ERRORS,
+    Codec,
+    Decode,
+    as_decode_error,
+    check_codec,
+)
 
-__all__ = ["DECODE_ERRORS", "Codec", "Decode", "JsonCodec", "MsgpackCodec", "as_decode_error"]
+__all__ = [
+    "DECODE_ERRORS",
+    "Codec",
+    "Decode",
+    "JsonCodec",
+    "MsgpackCodec",
+    "as_decode_error",
+    "check_codec",
+]

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
 from functools import partial
+from pathlib import PurePath
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -109,10 +110,18 @@ def dump_of(value: object) -> Callable[[], object] | None:
 
 def jsonable(value: object) -> object:
     """What a dump left as it was (a URL, a path, a secret), as pydantic writes it in JSON.
-    Raises what pydantic raises for a value that it does not know."""
+    Raises what pydantic raises, and ``TypeError`` for a value that nobody knows."""
     from pydantic_core import to_jsonable_python
 
-    return cast("Callable[..., object]", to_jsonable_python)(value, by_alias=True)
+    convert = cast("Callable[..., object]", to_jsonable_python)
+    return convert(value, by_alias=True, fallback=_path)
+
+
+def _path(value: object) -> object:
+    # The one type that pydantic writes by its field alone.
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"a value of type {type(value).__qualname__} in it is unknown to pydantic")
 
 
 def needs_pydantic(type_: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from surestream.errors import DecodeError
+from surestream.errors import DeclarationTypeError, DecodeError
 
-__all__ = ["DECODE_ERRORS", "Codec", "Decode", "as_decode_error"]
+__all__ = ["DECODE_ERRORS", "Codec", "Decode", "as_decode_error", "check_codec"]
 
 Decode = Callable[[bytes], object]
 
@@ -41,6 +41,18 @@ class Codec(Protocol):
     def encode(self, value: object) -> bytes:
         """``value`` as a payload. Raises ``EncodeError``."""
         ...
+
+
+def check_codec(value: object) -> Codec:
+    """A codec, or a ``DeclarationTypeError`` that says what to give instead."""
+    methods = (getattr(value, name, None) for name in ("decoder", "encode"))
+    if not isinstance(value, type) and all(map(callable, methods)):
+        return cast(Codec, value)
+    if isinstance(value, type):
+        why, write = "it is a class: what is wanted is one of its codecs", f"{value.__name__}()"
+    else:
+        why, write = "it cannot read and write payloads", "MsgpackCodec()"
+    raise DeclarationTypeError(f"codec={value!r}", why=why, write=f"codec={write}")
 
 
 def as_decode_error(error: Exception) -> DecodeError:

@@ -11,6 +11,7 @@ except ImportError as error:  # pragma: no cover - needs an environment without 
     ) from error
 
 from surestream.redis.broker import RedisBroker
+from surestream.redis.publisher import RedisPublisher
 from surestream.redis.sources import (
     ConsumerGroup,
     DurableZset,
@@ -27,6 +28,7 @@ __all__ = [
     "DurableZset",
     "EntryId",
     "RedisBroker",
+    "RedisPublisher",
     "RedisSource",
     "RedisStream",
     "StreamKey",

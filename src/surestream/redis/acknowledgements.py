@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from surestream.errors import ConnectionLost, SureStreamError
+from surestream.redis.deleting import Deletion
 from surestream.redis.driver import pack
 from surestream.redis.entries import StreamDelivery
 from surestream.redis.errors import WrongType
@@ -38,9 +39,10 @@ class Acknowledgements:
     where another has taken the entry over (rule 5.4).
     """
 
-    def __init__(self, link: ReconnectingLink, seat: Seat) -> None:
+    def __init__(self, link: ReconnectingLink, seat: Seat, deletion: Deletion) -> None:
         self._link = link
         self._seat = seat
+        self._deletion = deletion
         self._loop = asyncio.get_running_loop()
         self._sent: dict[int, _Batch] = {}
         self._next = 0
@@ -100,7 +102,10 @@ class Acknowledgements:
         number = self._next = self._next + 1
         self._sent[number] = batch
         seat = self._seat
-        if copies:
+        if self._deletion.active:
+            settled = self._deletion.acknowledge(ids, copies)
+            settled.add_done_callback(partial(self._ended_deleting, number))
+        elif copies:
             packed = pack("XACK", seat.stream, seat.group_name, *ids)
             packed += pack("XDEL", seat.stream, *copies)
             both = self._link.call_packed(packed, 2)
@@ -112,6 +117,12 @@ class Acknowledgements:
     def _ended(self, number: int, reply: asyncio.Future[Reply]) -> None:
         self._settle(number, None if reply.cancelled() else reply.exception())
 
+    def _ended_deleting(self, number: int, reply: asyncio.Future[Reply]) -> None:
+        error = None if reply.cancelled() else reply.exception()
+        if error is None and not reply.cancelled():
+            self._stays(self._deletion.look(reply.result()))
+        self._settle(number, error)
+
     def _ended_both(
         self, number: int, replies: asyncio.Future[list[Reply | SureStreamError]]
     ) -> None:
@@ -120,14 +131,14 @@ class Acknowledgements:
             first, second = replies.result()
             error = first if isinstance(first, SureStreamError) else None
             if isinstance(second, SureStreamError) and error is None:
-                # The entry is settled all the same; the stream keeps one entry more.
-                self._report(
-                    logging.WARNING,
-                    "%s: a settled copy stays in the stream: %s",
-                    self._seat.label,
-                    second,
-                )
+                self._stays(second)
         self._settle(number, error)
+
+    def _stays(self, why: object) -> None:
+        # Settled all the same; the stream keeps a few entries more.
+        if why is not None:
+            text = "%s: settled entries stay in the stream: %s"
+            self._report(logging.WARNING, text, self._seat.label, why)
 
     def _settle(self, number: int, error: BaseException | None) -> None:
         batch = self._sent.pop(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from surestream.delivery import Delivery, Key, Origin
@@ -12,8 +12,8 @@ from surestream.redis.seat import Seat
 from surestream.redis.sources import ConsumerGroup, EntryId, StreamKey
 from surestream.redis.wire import (
     MARK_FIELD,
-    NOT_BEFORE_FIELD,
     PAYLOAD,
+    TRANSPORT_FIELDS,
     entry_headers,
     entry_payload,
 )
@@ -112,11 +112,14 @@ class ForeignDelivery(StreamDelivery):
 def deliver(entries: Iterable[RawEntry], seat: Seat, origin: Origin) -> list[StreamDelivery]:
     """The first deliveries of ``entries``."""
     deliveries: list[StreamDelivery] = []
+    append, make = deliveries.append, StreamDelivery
+    payload, ordinary = PAYLOAD, TRANSPORT_FIELDS.isdisjoint
     for entry, fields in entries:
-        if fields[0] == PAYLOAD and (len(fields) == 2 or not has_transport_header(fields)):
-            deliveries.append(StreamDelivery(fields[1], origin, entry, fields, seat))
+        # This runs for every message; names stand at the even places.
+        if fields[0] == payload and (len(fields) == 2 or ordinary(fields[2::2])):
+            append(make(fields[1], origin, entry, fields, seat))
         else:
-            deliveries.append(deliver_one(entry, fields, seat, origin, 1))
+            append(deliver_one(entry, fields, seat, origin, 1))
     return deliveries
 
 
@@ -124,7 +127,7 @@ def deliver_one(
     entry: bytes, fields: list[bytes], seat: Seat, origin: Origin, count: int
 ) -> StreamDelivery:
     """A delivery of any entry; ``count``: the server's, this one included."""
-    special = count > 1 or has_transport_header(fields)
+    special = count > 1 or not TRANSPORT_FIELDS.isdisjoint(fields[::2])
     if fields and fields[0] == PAYLOAD:
         return StreamDelivery(fields[1], origin, entry, fields, seat, count, special)
     try:
@@ -132,9 +135,3 @@ def deliver_one(
     except DecodeError as fault:
         return ForeignDelivery(fault, origin, entry, fields, seat, count)
     return StreamDelivery(payload, origin, entry, fields, seat, count, special)
-
-
-def has_transport_header(fields: Sequence[bytes]) -> bool:
-    """Whether a header of our own is among the fields (or, at worst, a value that reads like
-    one: who looks closer finds out)."""
-    return MARK_FIELD in fields or NOT_BEFORE_FIELD in fields

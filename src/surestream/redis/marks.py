@@ -13,7 +13,7 @@ from surestream.redis.replies import Reply
 from surestream.redis.seat import Seat, read_mark
 from surestream.runtime.reports import cut
 
-__all__ = ["Marks"]
+__all__ = ["Marks", "group_names"]
 
 _log = logging.getLogger("surestream.redis")
 
@@ -71,7 +71,7 @@ class Marks:
             return
         reply = await self._link.call("XINFO", "GROUPS", self._seat.stream)
         self._asked_at = now
-        self._groups = frozenset(_names(reply))
+        self._groups = frozenset(group_names(reply))
         self._missing = (wanted - self._groups) | set(list(self._missing)[:REMEMBERED])
 
     def _warn(self, delivery: StreamDelivery) -> None:
@@ -87,7 +87,8 @@ class Marks:
         )
 
 
-def _names(reply: Reply) -> list[str]:
+def group_names(reply: Reply) -> list[str]:
+    """The names in what ``XINFO GROUPS`` answers."""
     names: list[str] = []
     for info in cast("list[list[Reply]]", reply or []):
         for index in range(0, len(info) - 1, 2):

@@ -13,6 +13,7 @@ from surestream.redis.driver import Argument
 from surestream.redis.errors import NotPermitted, WrongType
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.replies import Reply
+from surestream.redis.trimming import Trim
 from surestream.redis.wire import entry_fields
 from surestream.runtime.reports import cut
 
@@ -33,18 +34,20 @@ async def publish(link: ReconnectingLink, message: Outgoing) -> Stored:
     """
     target = encoded(message.address)
     fields = fields_to_write(message.payload, message.headers)
+    trim = message.options if isinstance(message.options, Trim) else None
     try:
-        await append(link, target, fields)
+        reply = await append(link, target, fields, () if trim is None else trim.arguments)
     except BrokerRefused as error:
         raise await explained(link, error, target) from error
+    if trim is not None:
+        trim.check(reply)
     return Stored.STORED
 
 
 def append(
-    link: ReconnectingLink, target: bytes, fields: Sequence[bytes], length: str = ""
+    link: ReconnectingLink, target: bytes, fields: Sequence[bytes], trim: Sequence[Argument] = ()
 ) -> asyncio.Future[Reply]:
-    """``XADD``, trimming to about ``length`` entries where that is given."""
-    trim: tuple[Argument, ...] = ("MAXLEN", "~", length) if length else ()
+    """``XADD``, cutting the stream as ``trim`` says."""
     return link.call("XADD", target, *trim, "*", *fields)
 
 
@@ -61,9 +64,9 @@ def encoded(address: str) -> bytes:
 
 
 def fields_to_write(
-    payload: bytes, headers: HeaderPairs, extra: Sequence[bytes] = ()
+    payload: bytes | None, headers: HeaderPairs, extra: Sequence[bytes] = ()
 ) -> list[bytes]:
-    """The fields of an entry, checked for what no server takes (``BrokerRefused``)."""
+    """The fields of an entry (:func:`~surestream.redis.wire.entry_fields`), checked for what no server takes (``BrokerRefused``)."""
     try:
         fields = entry_fields(payload, headers, extra)
     except UnicodeEncodeError as error:

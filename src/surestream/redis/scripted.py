@@ -9,6 +9,7 @@ from surestream.redis.replies import Reply
 from surestream.redis.script import Script
 
 __all__ = [
+    "ACKNOWLEDGE",
     "ADOPT",
     "CLAIM",
     "CLEAN",
@@ -36,6 +37,7 @@ def _fenced(name: str) -> Script:
 REPLACE: Final = _fenced("replace")
 PARK: Final = _fenced("park")
 WHOSE: Final = _fenced("whose")
+ACKNOWLEDGE: Final = _fenced("acknowledge")
 PROMOTE: Final = Script.load("promote")
 CLAIM: Final = Script.load("claim")
 REREAD: Final = Script.load("reread")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote
 
-__all__ = ["FIRST_ID", "Seat", "id_below", "id_order", "mark_text", "read_mark"]
+__all__ = ["FIRST_ID", "Seat", "id_below", "id_order", "is_entry_id", "mark_text", "read_mark"]
 
 FIRST_ID: Final = b"0-0"
 """Below every entry: a group that begins there gets the whole stream."""
 _LAST: Final = 2**64 - 1
+_ID: Final = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ def read_mark(mark: bytes) -> tuple[str, str] | None:
         return None
     key, group = (unquote(part.decode("ascii"), errors="replace") for part in parts)
     return key, group
+
+
+def is_entry_id(text: str) -> bool:
+    """Whether ``text`` is an entry id, with or without the number behind the milliseconds."""
+    return _ID.fullmatch(text) is not None and all(int(part) <= _LAST for part in text.split("-"))
 
 
 def id_order(entry: bytes) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Final
 from surestream.contract import Stored, Successor
 from surestream.errors import BrokerRefused
 from surestream.message import MARK_HEADER, HeaderPairs
+from surestream.redis.deleting import Deletion
 from surestream.redis.driver import Argument
 from surestream.redis.entries import StreamDelivery
 from surestream.redis.groups import StreamGroup
@@ -44,6 +45,7 @@ class Settlement:
         *,
         delays: DurableZset | None,
         parked: Callable[[int, int], None],
+        deletion: Deletion,
         taken_over: bool,
     ) -> None:
         self._link = link
@@ -51,6 +53,7 @@ class Settlement:
         self._group = group
         self._delays = delays
         self._parked = parked
+        self._deletion = deletion
         self._idle = LONG_IDLE if taken_over else 0
 
     async def replace(self, delivery: StreamDelivery, successor: Successor) -> Stored:
@@ -125,7 +128,7 @@ class Settlement:
             *self._who(),
             delivery.entry,
             delivery.server_count,
-            int(delivery.marked),
+            self._deletion.how(delivery),
             int(lost),
         )
 
@@ -133,6 +136,8 @@ class Settlement:
         if successor.verbatim:
             return delivery.fields
         message = successor.message
+        if successor.reply:
+            return fields_to_write(message.payload, message.headers)
         headers = message.headers
         if message.address == self._seat.key and not successor.dead:
             headers = (*headers, (MARK_HEADER, self._seat.mark))
@@ -162,10 +167,10 @@ class Settlement:
         if state == b"later":
             await self._group.mend()
             raise self._group_gone()
-        await told(self._link, append(self._link, target, fields, length), target)
+        trim = ("MAXLEN", "~", length) if length else ()
+        await told(self._link, append(self._link, target, fields, trim), target)
         if state == b"ours":
-            group = self._seat.group_name
-            await self._link.call("XACK", self._seat.stream, group, delivery.entry)
+            await self._deletion.settle(delivery)
         return Stored.STORED
 
 

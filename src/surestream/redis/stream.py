@@ -14,6 +14,7 @@ from surestream.errors import SureStreamError
 from surestream.message import HeaderPairs
 from surestream.redis.acknowledgements import Acknowledgements
 from surestream.redis.arrivals import Arrivals
+from surestream.redis.deleting import Deletion
 from surestream.redis.entries import StreamDelivery
 from surestream.redis.groups import StreamGroup
 from surestream.redis.reconnecting import ReconnectingLink
@@ -55,7 +56,8 @@ class StreamSubscription(Subscription):
         self._command = command
         self._reading = reading
         self._closed = closed
-        self._acks = Acknowledgements(command, seat)
+        self._deletion = Deletion(command, seat, source.delete_acknowledged)
+        self._acks = Acknowledgements(command, seat, self._deletion)
         self._group = StreamGroup(command, seat, source, origin, self._acks.unconfirmed)
         self._arrivals = Arrivals(
             seat,
@@ -75,11 +77,13 @@ class StreamSubscription(Subscription):
             self._group,
             delays=source.delayed_retry,
             parked=parked,
+            deletion=self._deletion,
             taken_over=source.recover_after is not None,
         )
 
     async def open(self) -> None:
         """Create the group. Raises ``BrokerRefused`` or ``ConnectionLost``."""
+        await self._deletion.check()
         await self._group.create()
         self._arrivals.begin()
 

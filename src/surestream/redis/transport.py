@@ -21,12 +21,13 @@ from surestream.errors import (
 )
 from surestream.message import Outgoing
 from surestream.redis.delays import Promoter
+from surestream.redis.deleting import refuse_second_group
 from surestream.redis.driver import ConnectionFactory
 from surestream.redis.groups import CONSUMER_PREFIX
 from surestream.redis.publishing import publish
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.seat import Seat
-from surestream.redis.sources import DurableZset, RedisStream
+from surestream.redis.sources import DurableZset, RedisStream, StreamSource
 from surestream.redis.stream import StreamSubscription
 
 __all__ = ["RedisTransport"]
@@ -53,7 +54,7 @@ class RedisTransport(Transport):
         self._command: ReconnectingLink | None = None
         self._timeout = 30.0
         self._subscriptions: list[StreamSubscription] = []
-        self._seats: set[Seat] = set()
+        self._seats: dict[Seat, StreamSource] = {}
         self._leases: dict[tuple[str, str], list[float]] = {}
         self._promoters: dict[str, Promoter] = {}
         self._numbered = 0
@@ -89,7 +90,8 @@ class RedisTransport(Transport):
                 where=terms.where,
             )
         seat = self._seat(source, terms)
-        self._seats.add(seat)
+        refuse_second_group(source, self._seats.values(), terms)
+        self._seats[seat] = source
         promoter = self._promoter(command, source, terms)
         lease = self._lease(source)
         reading = self._link(f"{self._client}-reads")
@@ -108,7 +110,7 @@ class RedisTransport(Transport):
             await subscription.open()
             await reading.open(self._timeout)
         except SureStreamError as error:
-            self._seats.discard(seat)
+            self._seats.pop(seat, None)
             if isinstance(error, BrokerRefused):
                 told = f"{terms.where}: {error}"
                 raise BrokerRefused(told, permanent=error.permanent) from error
@@ -169,7 +171,7 @@ class RedisTransport(Transport):
     def _left(self, subscription: StreamSubscription) -> None:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-        self._seats.discard(subscription.seat)
+        self._seats.pop(subscription.seat, None)
 
     # ── the rest ────────────────────────────────────────────────────────────
 

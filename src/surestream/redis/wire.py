@@ -21,10 +21,12 @@ __all__ = [
     "MARK_FIELD",
     "NOT_BEFORE_FIELD",
     "PAYLOAD",
+    "TRANSPORT_FIELDS",
     "entry_fields",
     "entry_headers",
     "entry_payload",
     "extra_fields",
+    "foreign_fields",
     "frame",
     "member",
     "read_frame",
@@ -35,6 +37,8 @@ PAYLOAD: Final = b"_payload"
 HEADER: Final = b"h:"
 MARK_FIELD: Final = HEADER + MARK_HEADER.encode()
 NOT_BEFORE_FIELD: Final = HEADER + NOT_BEFORE_HEADER.encode()
+TRANSPORT_FIELDS: Final = frozenset((MARK_FIELD, NOT_BEFORE_FIELD))
+"""Fields that make an entry one to be looked at before its handler runs."""
 
 _U32: Final = struct.Struct(">I")
 _LEAST_HEADER: Final = 8
@@ -102,12 +106,22 @@ def extra_fields(fields: Sequence[bytes]) -> list[bytes]:
     return extra if found else []
 
 
+def foreign_fields(fields: Sequence[bytes]) -> list[bytes]:
+    """The fields of an entry in which no payload can be found, headers left out: together they
+    are its content."""
+    content: list[bytes] = []
+    for index in range(0, len(fields) - 1, 2):
+        if not fields[index].startswith(HEADER):
+            content += fields[index : index + 2]
+    return content
+
+
 def entry_fields(
-    payload: bytes, headers: Iterable[tuple[str, bytes]], extra: Sequence[bytes] = ()
+    payload: bytes | None, headers: Iterable[tuple[str, bytes]], extra: Sequence[bytes] = ()
 ) -> list[bytes]:
-    """The fields to write for a message. Raises ``UnicodeEncodeError`` for a header name that
-    is no text."""
-    fields = [PAYLOAD, payload]
+    """The fields to write for a message; ``payload=None`` for one whose content is ``extra``.
+    Raises ``UnicodeEncodeError`` for a header name that is no text."""
+    fields = [] if payload is None else [PAYLOAD, payload]
     for name, value in headers:
         fields += (HEADER + name.encode("utf-8", _ODD), value)
     fields += extra

@@ -127,6 +127,7 @@ class Consumer:
             observer=self.observer,
             publish_middleware=self._publish_middleware,
             room_changed=self._room_changed,
+            unsent=self._unsent,
         )
         abilities = mounted.abilities
         guarded = abilities.counts_crashes or self._counts_by_server
@@ -188,9 +189,11 @@ class Consumer:
         while True:
             if self._stopping:
                 return None
-            if self.orphans.due:
+            if self._routed and queue and queue[0] in self._routed:
+                return queue.popleft()
+            if self.intake.paused is None and self.orphans.due_for(lane):
                 orphan = await self.orphans.take()
-                if orphan is not None and self._keeps(worker, lane, orphan):
+                if orphan is not None and await self._keeps(worker, lane, orphan):
                     return orphan
             self._mind()
             if self._stopping:
@@ -199,15 +202,19 @@ class Consumer:
                 return queue.popleft()
             await self.intake.wait(lane)
 
-    def _keeps(self, worker: Worker, lane: int, orphan: Delivery) -> bool:
+    async def _keeps(self, worker: Worker, lane: int, orphan: Delivery) -> bool:
         """Whether ``worker`` runs it; one that belongs to another lane is sent there, so that
         messages of one key still run one after another."""
         home = self.intake.lane_of(orphan)
         if home in (None, lane):
             worker.redelivered = True
             return True
-        self._routed.add(orphan)
-        self.intake.put_first(orphan, home)
+        if self.workers[home].running is None and not self.intake.lanes[home]:
+            self._routed.add(orphan)
+            orphan.special = True
+            self.intake.put_first(orphan, home)
+        else:
+            await self.orphans.put_off(orphan, home)
         return False
 
     def _mind(self) -> None:
@@ -312,12 +319,16 @@ class Consumer:
         try:
             address = resolve_address("reply_to", reply_to, delivery)
             message = Outgoing(address, self.mounted.codec.encode(value), ())
-        except SureStreamError as error:
+        except Exception as error:
             return error
         if self.observer is not None:
             self.observer.returned(delivery, ack(), None)
         self.settling.carry_out(delivery, Reply(message), self.attempt(delivery))
         return None
+
+    def _unsent(self, delivery: Delivery, error: Exception) -> None:
+        """Publish middleware made no message of a reply: that is a failure, too."""
+        self.decided(delivery, None, error)
 
     async def interrupted(self, delivery: Delivery) -> None:
         """A handler was cut off by the stop: its delivery goes back, no attempt spent (2.4);
@@ -363,12 +374,12 @@ class Consumer:
     async def cut(self) -> list[str]:
         """The time is over: cancel what still runs. Returns what was cut off."""
         self.cut_off = True
-        stuck = [task.get_name() for task in self._tasks if not task.done()]
-        for task in self._tasks:
+        stuck = [task for task in self._tasks if not task.done()]
+        for task in stuck:
             task.cancel()
         if stuck:
-            await asyncio.wait(self._tasks, timeout=1.0)
-        return stuck
+            await asyncio.wait(stuck, timeout=1.0)
+        return [f"{self.mounted.name} ({self.mounted.site})"] * len(stuck)
 
     async def finish(self) -> None:
         """After the handlers: give back what was not started, hand delays over, wait for
@@ -378,9 +389,14 @@ class Consumer:
         kept = self.settling.hand_over(limit)
         late = [delivery for _, delivery in self._later.take_all()]
         await self._return([*self.intake.take_queued(), *late])
-        await self._return(kept, spent=self._counts_by_server)
-        self._given_back += len(kept)
-        await self.settling.finish()
+        while True:
+            await self._return(kept, spent=self._counts_by_server)
+            self._given_back += len(kept)
+            await self.settling.finish()
+            if not self.settling.timers:
+                return
+            # A reply that could not be sent after all has asked for a delay.
+            kept = self.settling.hand_over(limit)
 
     async def _return(self, deliveries: list[Delivery], *, spent: bool = False) -> None:
         if not deliveries:
@@ -396,7 +412,10 @@ class Consumer:
             )
 
     async def close(self) -> None:
-        """Free everything; bounded."""
+        """Free everything, also what no stop has ended; bounded."""
+        self.halt()
+        await self.cut()
+        await self.intake.close()
         self.touching.stop()
         given_up = await self.settling.abandon()
         if given_up:

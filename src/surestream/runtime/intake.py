@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from surestream.contract import Subscription
 from surestream.delivery import Delivery
+from surestream.errors import SureStreamError
 from surestream.runtime.terms import ByKey
 
 __all__ = ["Intake"]
@@ -84,11 +85,9 @@ class Intake:
             self._wake(lane, len(waiters))
 
     def wake_one(self) -> None:
-        """Let one waiting worker look again."""
-        for lane, waiters in self._waiters.items():
-            if waiters:
-                self._wake(lane, 1)
-                return
+        """Let one waiting worker of each lane look again."""
+        for lane in self._waiters:
+            self._wake(lane, 1)
 
     def check_hunger(self) -> None:
         """Let the feeder read again if there is room (called when workers took something)."""
@@ -122,10 +121,17 @@ class Intake:
     def _room(self) -> int:
         if self._pause_reason is not None:
             return 0
-        queued = sum(map(len, self.lanes))
         if self._cautious:
-            return max(self.waiting - queued, 0)
-        return self._limit if queued <= self._limit else 0
+            return self._free()
+        return self._limit if sum(map(len, self.lanes)) <= self._limit else 0
+
+    def _free(self) -> int:
+        """How many messages could be started now, whichever they are."""
+        free = max(self.waiting - sum(map(len, self.lanes)), 0)
+        if self._by_key is None:
+            return free
+        # Any message may belong to a lane that is at work: only one is sure to start.
+        return 1 if free == len(self.lanes) else 0
 
     async def _feed(self) -> None:
         try:
@@ -137,6 +143,8 @@ class Intake:
                     self._hungry = None
                     continue
                 batch = await self._subscription.pull(limit)
+                if self._cautious:
+                    batch = await self._startable(batch)
                 if batch:
                     self._adapt(batch)
                     self.put(batch)
@@ -145,6 +153,17 @@ class Intake:
         except BaseException as error:
             self._failed(error)
 
+    async def _startable(self, batch: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Without what came for workers that have taken over something else meanwhile."""
+        free = self._free()
+        surplus = batch[free:]
+        if surplus:
+            try:
+                await self._subscription.give_back(surplus, spent=False)
+            except SureStreamError as error:
+                log.warning("%d messages could not be given back: %s", len(surplus), error)
+        return batch[:free]
+
     def put(self, batch: Sequence[Delivery]) -> None:
         """Hand messages to the workers."""
         if self._by_key is None:
@@ -152,7 +171,9 @@ class Intake:
             self._wake(0, len(batch))
             return
         for delivery in batch:
-            lane = self._lane_of(delivery, self._by_key)
+            lane = self.lane_of(delivery)
+            if lane is None:
+                lane = self._next_lane = (self._next_lane + 1) % len(self.lanes)
             self.lanes[lane].append(delivery)
             self._wake(lane, 1)
 
@@ -163,9 +184,9 @@ class Intake:
 
     def lane_of(self, delivery: Delivery) -> int | None:
         """The lane a message belongs to; ``None`` where any worker may have it."""
-        return None if self._by_key is None else self._lane_of(delivery, self._by_key)
-
-    def _lane_of(self, delivery: Delivery, by_key: ByKey) -> int:
+        by_key = self._by_key
+        if by_key is None:
+            return None
         key: object
         if isinstance(by_key, str):
             key = delivery.headers.raw(by_key)
@@ -176,8 +197,7 @@ class Intake:
                 log.exception("by_key raised for %r: it goes to any lane", delivery)
                 key = None
         if key is None:
-            self._next_lane = (self._next_lane + 1) % len(self.lanes)
-            return self._next_lane
+            return None
         text = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
         return zlib.crc32(text) % len(self.lanes)
 
@@ -199,11 +219,19 @@ class Intake:
         self.wake_all()
         if self._task is None:
             return
-        await self._subscription.stop_pulling()
-        if self._hungry is not None and not self._hungry.done():
-            self._hungry.set_result(None)
-        await asyncio.wait([self._task], timeout=5.0)
-        if not self._task.done():
+        try:
+            await self._subscription.stop_pulling()
+            if self._hungry is not None and not self._hungry.done():
+                self._hungry.set_result(None)
+            await asyncio.wait([self._task], timeout=5.0)
+        except SureStreamError as error:
+            log.warning("the subscription could not be told to stop: %s", error)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the reading, whatever it waits for."""
+        if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from surestream.codec import Codec
@@ -23,7 +22,13 @@ from surestream.runtime.calls.threads import HandlerThreads
 from surestream.runtime.consumer import Consumer
 from surestream.runtime.health import Health, Phase
 from surestream.runtime.observe import Observer
-from surestream.runtime.publishing import BoundPublisher, prepare
+from surestream.runtime.publishing import (
+    BoundPublisher,
+    finished,
+    in_handler,
+    prepare,
+    unreserved,
+)
 from surestream.runtime.terms import Mounted
 from surestream.runtime.topology import check_topology
 
@@ -44,6 +49,8 @@ class BrokerDeclaration(Protocol):
     def codec(self) -> Codec: ...
     @property
     def publish_middleware(self) -> Sequence[PublishMiddleware]: ...
+    @property
+    def publisher_type(self) -> type[BoundPublisher]: ...
     def transport(self, context: RunContext) -> Transport: ...
     def joined(self, run: Run) -> None: ...
     def left(self, run: Run) -> None: ...
@@ -105,6 +112,7 @@ class Run:
         observer: Observer | None = None,
         chance: random.Random | None = None,
         threads_idle: Callable[[], None] | None = None,
+        shutdown_timeout: float | None = None,
     ) -> None:
         self.app = app
         self.observer = observer
@@ -114,6 +122,10 @@ class Run:
             warn=self._warn,
             in_process=in_process,
         )
+        self.shutdown_timeout = (
+            app.shutdown_timeout if shutdown_timeout is None else shutdown_timeout
+        )
+        """Seconds that a graceful stop may take: the app's, unless given."""
         self.failure: BaseException | None = None
         """What made the service stop, where a fault did."""
         self.subscriptions: list[Consumer] = []
@@ -130,6 +142,7 @@ class Run:
         )
         self._threads = HandlerThreads(sum(threaded), changed=threads_idle)
         self._ending: asyncio.Event | None = None
+        self._over = asyncio.Event()
 
     # -- start ----------------------------------------------------------------------------
 
@@ -149,7 +162,7 @@ class Run:
         except BaseException as error:
             self._phase = Phase.FAILED
             self.failure = error
-            await self._stack.aclose()
+            await self._safely("closing after the failed start", self._stack.aclose)
             raise
         self._phase = Phase.RUNNING
         log.info("%s: running", self.context.service)
@@ -208,7 +221,16 @@ class Run:
         def state(parameter: str, type_: object) -> object:
             return resolve_state(self._state, parameter, type_)
 
-        return mounted.call.bind(state, BoundPublisher(partial(self.publish, broker)))
+        async def publish(
+            destination: object,
+            value: object = UNSET,
+            headers: HeaderValues | None = None,
+            options: object | None = None,
+        ) -> None:
+            # Wherever it is used: the handler may have handed it on (rule 4.10).
+            await self.publish(broker, destination, value, unreserved(headers), options)
+
+        return mounted.call.bind(state, broker.publisher_type(publish))
 
     def _warn(self, message: str) -> None:
         if self.app.strict:
@@ -225,14 +247,21 @@ class Run:
         destination: object,
         value: object = UNSET,
         headers: HeaderValues | None = None,
+        options: object | None = None,
     ) -> None:
-        """Publish on ``broker``; returns when the broker has confirmed."""
-        message = prepare(broker.codec, destination, value, headers)
+        """Publish on ``broker``; returns when the broker has confirmed. ``options`` are what
+        the broker's own ``publish`` builds for its transport."""
+        message = prepare(broker.codec, destination, value, headers, options)
+        middleware = self._publish_middleware(broker)
+        if not middleware:
+            await self.send(broker, message)
+            return
+        clean = in_handler.get()
 
         async def send(message: Outgoing) -> None:
-            await self.send(broker, message)
+            await self.send(broker, finished(message, clean=clean))
 
-        await around_publish(self._publish_middleware(broker), send)(message)
+        await around_publish(middleware, send)(message)
 
     def _publish_middleware(self, broker: BrokerDeclaration) -> Sequence[PublishMiddleware]:
         return (*self.app.publish_middleware, *broker.publish_middleware)
@@ -295,14 +324,10 @@ class Run:
     async def stop(self) -> None:
         """Stop gracefully within ``shutdown_timeout`` (rule 7.3). Never raises for a broker
         that fails to close. Raises ``ServiceFailed`` where a fault made the service stop."""
-        if self._phase is Phase.RUNNING:
-            self._phase = Phase.STOPPING
-            log.info("%s: stopping", self.context.service)
-            await self._drain()
-        self.ask_to_stop()
-        await self._stack.aclose()
-        self._phase = Phase.STOPPED if self.failure is None else Phase.FAILED
-        log.info("%s: %s", self.context.service, self._phase.value)
+        if self._phase is Phase.STOPPING:
+            await self._over.wait()
+        elif self._phase is not Phase.STOPPED:
+            await self._stop()
         if self.failure is not None:
             if isinstance(self.failure, KeyboardInterrupt | SystemExit):
                 raise self.failure
@@ -310,8 +335,30 @@ class Run:
                 f"{self.context.service} failed: {self.failure!r}"
             ) from self.failure
 
+    async def _stop(self) -> None:
+        running = self._phase is Phase.RUNNING
+        self._phase = Phase.STOPPING
+        try:
+            if running:
+                log.info("%s: stopping", self.context.service)
+                await self._drain()
+        finally:
+            # Also where the stop itself is cancelled: nothing stays open.
+            self.ask_to_stop()
+            try:
+                await self._stack.aclose()
+            except Exception as error:
+                if self.failure is None:
+                    self.failure = error
+                    raise
+                log.exception("%s: closing failed", self.context.service)
+            finally:
+                self._phase = Phase.STOPPED if self.failure is None else Phase.FAILED
+                self._over.set()
+                log.info("%s: %s", self.context.service, self._phase.value)
+
     async def _drain(self) -> None:
-        limit = asyncio.get_running_loop().time() + self.app.shutdown_timeout
+        limit = asyncio.get_running_loop().time() + self.shutdown_timeout
         if not await self._within(limit, [consumer.stop() for consumer in self.subscriptions]):
             cuts = await asyncio.gather(*(consumer.cut() for consumer in self.subscriptions))
             for name in (name for names in cuts for name in names):

@@ -39,6 +39,7 @@ class Orphans:
         self._running = 0
         self._alone = False
         self._alone_wanted = False
+        self._lane: int | None = None
         self._taking = False
         self._due = False
         self._stopped = False
@@ -59,10 +60,14 @@ class Orphans:
 
     @property
     def due(self) -> bool:
-        """Whether a free worker should call :meth:`take`."""
+        """Whether a free worker should look whether it may :meth:`take` one."""
         if not self._due or self._taking or self._alone:
             return False
         return not (self._alone_wanted and self._running)
+
+    def due_for(self, lane: int) -> bool:
+        """Whether a free worker of ``lane`` should call :meth:`take`."""
+        return self.due and self._lane in (None, lane)
 
     def _ring(self) -> None:
         self._timer = None
@@ -79,6 +84,7 @@ class Orphans:
     async def take(self) -> Delivery | None:
         """Take one delivery over; ``None`` where there is none that could run now."""
         self._taking = True
+        self._lane = None
         try:
             found = await self._live.recover(1)
         except SureStreamError as error:
@@ -113,6 +119,13 @@ class Orphans:
         except SureStreamError as error:
             # It stays pending for us, untouched, and comes up again after its lease.
             self._report(30, "%s: cannot give back: %s", self._name, error)
+
+    async def put_off(self, delivery: Delivery, lane: int) -> None:
+        """Go back with one whose lane is at work: the worker of that lane takes the next."""
+        self._running -= 1
+        self._alone = False
+        self._lane = lane
+        await self._give_back(delivery)
 
     def ended(self) -> None:
         """A worker is done with what it took over."""

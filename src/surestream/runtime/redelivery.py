@@ -30,6 +30,7 @@ __all__ = [
     "count_attempt",
     "decide",
     "on_arrival",
+    "spent",
 ]
 
 BRAKE_FROM = 4
@@ -73,6 +74,7 @@ class Reason:
     CRASHED = "crashed"
     NO_CAP = "no-retries-declared"
     REFUSED = "copy-refused"
+    REPLY_REFUSED = "reply-refused"
 
 
 @dataclass(frozen=True, slots=True)

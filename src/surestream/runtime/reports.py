@@ -31,6 +31,7 @@ WHY: Final = {
     Reason.CRASHED: "its attempts went in crashes",
     Reason.NO_CAP: "a retry, and no max_attempts",
     Reason.REFUSED: "its copy was refused for good",
+    Reason.REPLY_REFUSED: "its reply was refused for good",
 }
 
 

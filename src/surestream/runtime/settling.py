@@ -29,7 +29,7 @@ from surestream.runtime.redelivery import (
     decide,
 )
 from surestream.runtime.reports import Reports
-from surestream.runtime.storing import Storing, Waiting, is_final, is_known
+from surestream.runtime.storing import Storing, UnsentError, Waiting, is_final, is_known
 from surestream.runtime.successors import read_counters
 from surestream.runtime.terms import Mounted
 
@@ -63,6 +63,7 @@ class Settling:
         observer: Observer | None,
         publish_middleware: Sequence[PublishMiddleware],
         room_changed: Callable[[], None],
+        unsent: Callable[[Delivery, Exception], None],
     ) -> None:
         self._mounted = mounted
         self._subscription = subscription
@@ -76,6 +77,7 @@ class Settling:
             self.reports,
             publish_middleware,
         )
+        self._unsent = unsent
         self._chance = chance
         self._observer = observer
         self._loop = asyncio.get_running_loop()
@@ -190,14 +192,20 @@ class Settling:
         self.holding.remove(waiting.delivery)
         if not task.cancelled() and task.exception() is not None:
             log.error("settling %r failed", waiting.delivery, exc_info=task.exception())
+        if waiting.failure is not None:
+            self._unsent(waiting.delivery, waiting.failure)
 
     async def _until_stored(self, waiting: Waiting) -> None:
         tries = 0
         refused = False
+        stored: Stored | None = None
         while True:
             self.storing += 1
             try:
                 stored = await self._store.store(waiting)
+            except UnsentError as error:
+                waiting.failure = error.cause
+                break
             except Exception as error:
                 final = is_final(error)
                 if final and self._store.otherwise(waiting, error):
@@ -220,6 +228,8 @@ class Settling:
             await asyncio.sleep(wait)
         if refused:
             self.holding.refused -= 1
+        if stored is None:
+            return
         if stored is Stored.UNHEARD:
             self.reports.unheard(waiting.delivery, waiting.address)
         if self._observer is not None:

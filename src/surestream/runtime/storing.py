@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from surestream.contract import Stored, Subscription, Successor, Transport
@@ -11,6 +12,7 @@ from surestream.errors import BrokerRefused, DeclarationError, SureStreamError
 from surestream.message import HeaderPairs, Outgoing
 from surestream.middleware import PublishMiddleware, around_publish
 from surestream.runtime.observe import Observer
+from surestream.runtime.publishing import finished
 from surestream.runtime.redelivery import (
     Copy,
     DeadLetter,
@@ -20,6 +22,7 @@ from surestream.runtime.redelivery import (
     Quarantine,
     Reason,
     Reply,
+    spent,
 )
 from surestream.runtime.reports import Reports, cut
 from surestream.runtime.successors import (
@@ -30,7 +33,9 @@ from surestream.runtime.successors import (
 )
 from surestream.runtime.terms import Mounted
 
-__all__ = ["Storing", "Waiting", "is_final", "is_known", "resolve_address"]
+__all__ = ["Storing", "UnsentError", "Waiting", "is_final", "is_known", "resolve_address"]
+
+log = logging.getLogger("surestream.dispatch")
 
 QUARANTINE_LENGTH = 10_000
 
@@ -38,7 +43,7 @@ QUARANTINE_LENGTH = 10_000
 class Waiting:
     """A delivery whose plan is under way: in a timer, or until its successor is stored."""
 
-    __slots__ = ("address", "bare", "delivery", "error", "plan", "settled_first")
+    __slots__ = ("address", "bare", "delivery", "error", "failure", "plan", "settled_first")
 
     def __init__(self, delivery: Delivery, plan: Plan, error: BaseException | None) -> None:
         self.delivery = delivery
@@ -50,6 +55,16 @@ class Waiting:
         """The original was settled before the wait: only a kill-prone copy is left (5.7)."""
         self.address: str | None = None
         """Where its successor goes, once that is known."""
+        self.failure: Exception | None = None
+        """Why there is no successor to store: the delivery has failed after all."""
+
+
+class UnsentError(SureStreamError):
+    """Publish middleware raised instead of sending a reply; its error is ``cause``."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+        super().__init__(f"publish middleware raised {cause!r}")
 
 
 class Storing:
@@ -114,11 +129,19 @@ class Storing:
 
     def otherwise(self, waiting: Waiting, error: Exception) -> bool:
         """Put another plan into ``waiting`` whose successor can never be stored (rule 5.2):
-        a copy becomes a dead letter, a dead letter goes without details."""
-        plan = waiting.plan
-        if isinstance(plan, Copy | Park) and self._mounted.terms.dead_letter is not None:
-            waiting.plan = DeadLetter(plan.count, Reason.REFUSED)
+        a copy or a reply becomes a dead letter, a dead letter goes without details."""
+        plan, dead_letter = waiting.plan, self._mounted.terms.dead_letter
+        if isinstance(plan, Copy | Park | Reply) and dead_letter is not None:
+            delivery = waiting.delivery
+            if isinstance(plan, Reply):
+                counters = read_counters(delivery, delivery.address)
+                count = spent(counters, self._mounted.abilities.counter)
+                dead = DeadLetter(count, Reason.REPLY_REFUSED)
+            else:
+                dead = DeadLetter(plan.count, Reason.REFUSED)
+            waiting.plan = dead
             waiting.error = waiting.error or error
+            self._reports.planned(delivery, dead.count, dead, 0.0, dead_letter)
             return True
         elif isinstance(plan, DeadLetter) and not waiting.bare and self._mounted.details != "none":
             waiting.bare = True
@@ -137,17 +160,39 @@ class Storing:
         return address
 
     async def _reply(self, waiting: Waiting, message: Outgoing) -> Stored:
-        """Stored before the original is acknowledged, and by nobody who was overtaken."""
-        ended: list[Stored] = []
+        """Stored before the original is acknowledged, and by nobody who was overtaken.
+
+        Raises :class:`UnsentError` where middleware raised before anything was to be stored.
+        What it does about a reply that could not be stored changes nothing: that is tried again.
+        """
+        if not self._publish_middleware:
+            return await self._place(waiting, Successor(message, reply=True), "reply")
+        stored: Stored | None = None
+        refused: Exception | None = None
 
         async def send(message: Outgoing) -> None:
-            successor = Successor(message, dead=True)
-            ended.append(await self._place(waiting, successor, "reply"))
+            nonlocal stored, refused
+            successor = Successor(finished(message, clean=True), reply=True)
+            try:
+                stored = await self._place(waiting, successor, "reply")
+            except Exception as error:
+                refused = error
+                raise
 
-        await around_publish(self._publish_middleware, send)(message)
-        if not ended:
+        try:
+            await around_publish(self._publish_middleware, send)(message)
+        except Exception as error:
+            if stored is not None:
+                log.exception("publish middleware raised, the reply being stored already")
+            elif refused is None:
+                raise UnsentError(error) from error
+        if stored is not None:
+            return stored
+        if refused is not None:
+            raise refused
+        if self._mounted.abilities.settles:
             self._subscription.acknowledge((waiting.delivery,))
-        return ended[-1] if ended else Stored.STORED
+        return Stored.STORED
 
     async def _place(self, waiting: Waiting, successor: Successor, kind: str) -> Stored:
         message = successor.message

@@ -24,6 +24,8 @@ __all__ = ["copy_headers", "dead_headers", "hand_over_headers", "not_before", "r
 ONE_HOP = frozenset({RETRY_COUNT_HEADER, MARK_HEADER, NOT_BEFORE_HEADER})
 FULL_LIMIT = 4096
 HAND_OVER_HORIZON = 24 * 3600.0
+CLOCKS_APART = 60.0
+"""What is left of the horizon for a reader whose clock is behind ours."""
 SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
 
 SOURCE = DEAD_PREFIX + "source"
@@ -38,8 +40,9 @@ def copy_headers(delivery: Delivery, count: int) -> HeaderPairs:
 
 
 def hand_over_headers(delivery: Delivery, count: int, wait: float) -> HeaderPairs:
-    """A copy that the next process shall hold for ``wait`` more seconds (rule 5.8)."""
-    due = int((wall_time() + wait) * 1000) + 1
+    """A copy that the next process shall hold for ``wait`` more seconds, as long as it will
+    believe (rule 5.8)."""
+    due = int((wall_time() + min(wait, HAND_OVER_HORIZON - CLOCKS_APART)) * 1000) + 1
     return (*copy_headers(delivery, count), (NOT_BEFORE_HEADER, b"%d" % due))
 
 

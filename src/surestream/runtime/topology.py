@@ -21,6 +21,7 @@ def check_topology(mounts: Sequence[Mounted], warn: Callable[[str], None]) -> No
         _check_retry_to(mount, mounts, warn)
         _check_dead_letter(mount, mounts, warn)
         _check_quarantine(mount)
+        _check_reply_to(mount, warn)
         _check_losses(mount, warn)
     _check_cycles(mounts)
 
@@ -50,6 +51,8 @@ def _names(mount: Mounted) -> list[tuple[str, str, str]]:
         names.append((mount.quarantine, family, "declares it as quarantine"))
     if isinstance(mount.retry_to, str):
         names.append((mount.retry_to, family, "declares it as retry_to"))
+    if isinstance(mount.reply_to, str):
+        names.append((mount.reply_to, family, "declares it as reply_to"))
     return names
 
 
@@ -124,6 +127,14 @@ def _check_quarantine(mount: Mounted) -> None:
             "go round for ever (rule 2.6)",
             write=f'quarantine="{mount.source.name}.undecodable"',
             where=mount.site,
+        )
+
+
+def _check_reply_to(mount: Mounted, warn: Callable[[str], None]) -> None:
+    if isinstance(mount.reply_to, str) and mount.source.reads(mount.reply_to):
+        warn(
+            f"{mount.site}: reply_to={mount.reply_to!r} is read by {mount.name} itself: a handler "
+            "that always replies never comes to an end"
         )
 
 

@@ -48,7 +48,7 @@ class Touching:
         self._live = live
         self._lease = lease
         self._hold_limit = mounted.hold_limit
-        self._warned: Delivery | None = None
+        self._warned: set[Delivery] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -74,6 +74,9 @@ class Touching:
                 await self._live.touch(old)
             except SureStreamError as error:
                 log.debug("%s: claims not renewed: %s", self._name, error)
+            except Exception:
+                # The next sweep tries again: without it every claim would be lost in silence.
+                log.exception("%s: renewing claims failed", self._name)
 
     def _claims(self) -> Iterator[Delivery]:
         now = asyncio.get_running_loop().time()
@@ -82,8 +85,7 @@ class Touching:
             running = worker.running
             if running is not None and now - worker.since > self._hold_limit:
                 too_long.add(running)
-                if running is not self._warned:
-                    self._warned = running
+                if running not in self._warned:
                     log.warning(
                         "%s %s: its handler has run longer than hold_limit=%g s; another worker "
                         "may take it over (timeout= is the better tool)",
@@ -91,6 +93,7 @@ class Touching:
                         running.id,
                         self._hold_limit,
                     )
+        self._warned = too_long
         for delivery in self._held():
             if delivery not in too_long:
                 yield delivery

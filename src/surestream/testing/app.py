@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from traceback import format_exception
 from types import TracebackType
@@ -12,10 +12,10 @@ from typing import Any, Final, Self, overload
 from surestream.app import App
 from surestream.broker import Broker
 from surestream.declaration import UNSET, Unset
-from surestream.destination import destination_of
-from surestream.errors import DeclarationError, DeclarationTypeError, NotRunning
+from surestream.errors import DeclarationTypeError, NotRunning
 from surestream.message import HeaderValues
 from surestream.runtime.lifecycle import Run
+from surestream.testing.addresses import Live, addresses_of, broker_for
 from surestream.testing.asking import Asking
 from surestream.testing.patience import NotSettled
 from surestream.testing.recorder import Recorder
@@ -40,7 +40,9 @@ class TestApp(Asking):
     in-process servers of this test alone. ``state`` is given to handlers instead of what the
     lifespan would yield (which is then not opened).
 
-    ``live=True`` runs the same test against the real servers the app declares: ``advance``
+    ``live=True`` runs the same test against the real servers the app declares, and
+    ``live={redis: "redis://127.0.0.1:6380"}`` against that one instead of the declared one, with
+    the user, password and database declared unless the URL names its own. ``advance`` then
     waits, :meth:`settle` watches until nothing happens any more.
 
     ``patience``: real seconds that a publish, advance, settle, start or stop may take before it
@@ -59,14 +61,15 @@ class TestApp(Asking):
         app: App,
         *,
         state: object | Unset = UNSET,
-        live: bool = False,
+        live: Live = False,
         patience: float | None = None,
     ) -> None:
         _check_app(app)
-        super().__init__(app, Recorder(lambda: self.now))
+        super().__init__(app, Recorder())
         self._state = state
         self._live = live
-        self._patience = patience or (LIVE_PATIENCE if live else PATIENCE)
+        self._addresses = addresses_of(app, live)
+        self._patience = patience or (PATIENCE if live is False else LIVE_PATIENCE)
         self._service: ServiceUnderTest | None = None
 
     # -- time and messages ------------------------------------------------------------------
@@ -74,7 +77,7 @@ class TestApp(Asking):
     @property
     def now(self) -> float:
         """Virtual seconds since the block was entered (live: real ones)."""
-        return self._entered().pace.now
+        return self._entered().pace.now()
 
     @property
     def run(self) -> Run:
@@ -117,19 +120,33 @@ class TestApp(Asking):
         what ``broker.publish`` raises, and :class:`NotSettled`.
         """
         self._check()
-        if broker is None:
-            broker = self._broker_for(destination, value)
-        work = self.run.publish(broker, destination, value, headers)
-        publishing = asyncio.ensure_future(work)
-        try:
-            await self._settle()
-            if not publishing.done():
-                # It takes time to be confirmed, which is for somebody else to advance.
-                await asyncio.wait([publishing])
-                await self._settle()
-            publishing.result()
-        finally:
-            publishing.cancel()
+        broker = broker or broker_for(self._app, destination, value)
+        await self.run.publish(broker, destination, value, headers)
+        await self._settle()
+        self._check()
+
+    async def publish_many(
+        self,
+        destination: str,
+        values: Iterable[object],
+        /,
+        *,
+        headers: HeaderValues | None = None,
+        broker: Broker[Any] | None = None,
+    ) -> None:
+        """Publish all ``values``, in their order, before the service sees the first; then settle.
+
+        Raises what :meth:`publish` raises, for the first that could not be published, once the
+        others are.
+        """
+        self._check()
+        chosen = broker or broker_for(self._app, destination, UNSET)
+        work = (self.run.publish(chosen, destination, value, headers) for value in values)
+        done = await asyncio.gather(*work, return_exceptions=True)
+        await self._settle()
+        for failure in done:
+            if failure is not None:
+                raise failure
         self._check()
 
     async def advance(self, duration: float | timedelta) -> None:
@@ -159,7 +176,8 @@ class TestApp(Asking):
             self._app,
             self._recorder,
             state=self._state,
-            live=self._live,
+            live=self._live is not False,
+            addresses=self._addresses,
             patience=self._patience,
         )
         await self._with_story(self._service.start())
@@ -202,24 +220,6 @@ class TestApp(Asking):
             await work
         except NotSettled as error:
             raise NotSettled(f"{error}\n{self._story()}") from None
-
-    def _broker_for(self, destination: object, value: object) -> Broker[Any]:
-        brokers = self._app.brokers
-        if len(brokers) == 1:
-            return brokers[0]
-        address = destination_of(destination) if value is UNSET else destination
-        reading = [
-            broker
-            for broker in brokers
-            if any(isinstance(address, str) and m.source.reads(address) for m in broker.mounts)
-        ]
-        if len(reading) == 1:
-            return reading[0]
-        raise DeclarationError(
-            f"publish({address!r}, …) without a broker",
-            why=f"{len(reading)} of the app's {len(brokers)} brokers read this address",
-            write=f"tb.publish({address!r}, …, broker=the_broker)",
-        )
 
     def __repr__(self) -> str:
         return f"TestApp({self._app!r})"

@@ -11,8 +11,17 @@ from surestream.errors import DeclarationError
 from surestream.runtime.terms import Mounted
 from surestream.subscriber import Subscriber, site_of
 from surestream.testing.recorder import Recorder
-from surestream.testing.records import Call, Message, OfDelivery, Settlement, Waiting, mount_of
+from surestream.testing.records import (
+    Call,
+    Event,
+    Message,
+    OfDelivery,
+    Settlement,
+    Waiting,
+    mount_of,
+)
 from surestream.testing.timeline import timeline
+from surestream.testing.words import HowSettled, MessageKind
 
 __all__ = ["Asking", "Handler"]
 
@@ -33,8 +42,9 @@ class Asking:
     def calls(self, handler: Handler) -> list[Call]:
         """What ``handler`` was called with, and how each call ended.
 
-        ``handler`` is a subscriber, or its function for everything that function is included
-        as. Raises ``DeclarationError`` for one that the app does not include.
+        ``handler`` is a subscriber (one that routers have put under prefixes: under all of them),
+        or its function for everything that function is included as. Raises ``DeclarationError``
+        for one that the app does not include.
         """
         wanted = self._mounts(handler, "calls")
         return [one for one in self._of(wanted) if isinstance(one, Call)]
@@ -46,9 +56,11 @@ class Asking:
         wanted = self._mounts(handler, "settlements")
         return [one for one in self._of(wanted) if isinstance(one, Settlement)]
 
-    def published(self, address: str | None = None, *, kind: str | None = None) -> list[Message]:
+    def published(
+        self, address: str | None = None, *, kind: MessageKind | None = None
+    ) -> list[Message]:
         """What was stored at ``address`` (everywhere), by whomever: the test, handlers, the
-        runtime. ``kind`` keeps one of "publish", "copy", "delay", "dead letter",
+        runtime. ``kind`` keeps one of "publish", "reply", "copy", "delay", "dead letter",
         "quarantine", "hand-over"."""
         return [
             one
@@ -62,8 +74,14 @@ class Asking:
         """What waits for its time, and where: the first due first."""
         return self._recorder.waiting()
 
+    def events(self) -> list[Event]:
+        """Everything that happened, in order: each :class:`Call` of a handler, the :class:`Ended`
+        of one that took time, each :class:`Settlement`, each :class:`Message` that was stored,
+        and as :class:`Trouble` what could not be decoded or not be stored, and why."""
+        return list(self._recorder.records)
+
     def timeline(self) -> str:
-        """Everything that happened, a line each, with virtual seconds."""
+        """:meth:`events` for people, a line each, with virtual seconds."""
         return timeline(self._recorder.records)
 
     # -- assertions -----------------------------------------------------------------------
@@ -75,7 +93,7 @@ class Asking:
         if len(calls) != times:
             self._fail(f"{_name(handler)} was called {len(calls)} times, not {times}", calls)
 
-    def assert_settled(self, handler: Handler, *how: str) -> None:
+    def assert_settled(self, handler: Handler, *how: HowSettled) -> None:
         """The deliveries for ``handler`` were settled so, one after another, and no others:
         ``tb.assert_settled(process, "copy", "copy", "dead letter")``."""
         __tracebackhide__ = True
@@ -84,7 +102,9 @@ class Asking:
         if found != list(how):
             self._fail(f"{_name(handler)}: settled {found}, not {list(how)}", settlements)
 
-    def assert_published(self, address: str, *, times: int = 1, kind: str | None = None) -> None:
+    def assert_published(
+        self, address: str, *, times: int = 1, kind: MessageKind | None = None
+    ) -> None:
         """``times`` messages were stored at ``address``, no more; with ``kind``, so many of
         that kind."""
         __tracebackhide__ = True
@@ -122,6 +142,8 @@ class Asking:
         mounts = [mounted for broker in self._app.brokers for mounted in broker.mounts]
         found = [mounted for mounted in mounts if _is(handler, mounted)]
         if not found:
+            found = [mounted for mounted in mounts if _is_prefixed(handler, mounted)]
+        if not found:
             known = ", ".join(sorted({site_of(mounted.handler).handler for mounted in mounts}))
             raise DeclarationError(
                 f"{question}({_name(handler)})",
@@ -136,6 +158,18 @@ def _is(handler: Handler, mounted: Mounted) -> bool:
         asked = cast("Subscriber[Source, ..., object]", handler)
         return mounted.handler == asked.handler and mounted.source == asked.source
     return mounted.handler == handler
+
+
+def _is_prefixed(handler: Handler, mounted: Mounted) -> bool:
+    """Whether it was included by routers with a prefix."""
+    if not isinstance(handler, Subscriber) or mounted.handler != handler.handler:
+        return False
+    asked = cast("Subscriber[Source, ..., object]", handler).source
+    name = mounted.source.name
+    prefix = name.removesuffix(asked.name)
+    if type(asked) is not type(mounted.source) or prefix in ("", name):
+        return False
+    return asked.prefixed(prefix) == mounted.source
 
 
 def _name(handler: Handler) -> str:

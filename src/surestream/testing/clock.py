@@ -128,6 +128,11 @@ class PausedClock:
         return timedelta(microseconds=self._time.elapsed)
 
     @property
+    def microseconds(self) -> int:
+        """:attr:`elapsed` in microseconds, exactly."""
+        return self._time.elapsed
+
+    @property
     def seconds(self) -> float:
         """:attr:`elapsed` in seconds."""
         return self._time.elapsed / 1_000_000

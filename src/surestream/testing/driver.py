@@ -15,6 +15,7 @@ __all__ = ["FOREVER", "STILL", "Driver"]
 
 FOREVER: Final = math.inf
 STILL: Final = -1
+"""A time that is past: what waits for it goes on as soon as the loop is still."""
 NAP: Final = 0.02
 """Real seconds for which the loop waits at once, for threads and for the world; each of them wakes
 it before."""
@@ -75,8 +76,9 @@ class Driver:
         if timeout is not None and timeout <= 0:
             self._quiet_since = None
             return self._look(0)
-        for wait in [wait for wait in waits if wait.future.done()]:
-            waits.remove(wait)
+        for wait in tuple(waits):
+            if wait.future.done():
+                waits.remove(wait)
         if not waits:
             return self._rest_unattended(timeout)
         try:
@@ -96,11 +98,16 @@ class Driver:
             self._idle_since = now
         return self._look(self._unattended(now - self._idle_since))
 
+    # -- when only time can move the loop ---------------------------------------------------
+
     def _still(self) -> Events:
         """Nothing is ready to run, and nothing has come."""
-        if any(busy.under_way for busy in self._busy):
-            return self._rest(NAP)
-        linger = max(wait.linger for wait in self._waits)
+        linger = 0.0
+        for busy in self._busy:
+            if busy.under_way:
+                return self._rest(NAP)
+        for wait in self._waits:
+            linger = max(linger, wait.linger)
         if linger > 0:
             now = self._real_time()
             if self._quiet_since is None:
@@ -109,39 +116,32 @@ class Driver:
             if rest > 0:
                 return self._rest(min(rest, NAP))
         self._quiet_since = None
-        return () if self._finish() or self._jump() else self._rest(NAP)
+        return () if self._go_on() else self._rest(NAP)
 
     def _rest(self, seconds: float) -> Events:
         """Let other threads, and the world, have the time that the loop does not need."""
         self._patience.at_rest()
         return self._look(seconds)
 
-    # -- when only time can move the loop ---------------------------------------------------
-
-    def _finish(self) -> bool:
-        """Let those go on who have what they waited for."""
-        when = self._inside.next_timer()
-        time = self._time
-        done = [
-            wait
-            for wait in self._waits
-            if wait.goal == STILL
-            or (wait.goal <= time.elapsed and not time.reached(when, wait.goal))
-        ]
-        for wait in done:
-            wait.finish()
-        return bool(done)
-
-    def _jump(self) -> bool:
-        """Move time to the next timer, or to what is waited for, whichever is first."""
-        when = self._inside.next_timer()
-        time = self._time
-        goal = min(wait.goal for wait in self._waits)
+    def _go_on(self) -> bool:
+        """Let those go on who have what they waited for; if there are none, move time to the next
+        timer, or to what is waited for, whichever is first. Returns whether anything moves."""
+        time, inside = self._time, self._inside
+        when = inside.next_timer()
+        goal, finished = FOREVER, False
+        for wait in self._waits:
+            if wait.goal <= time.elapsed and not time.reached(when, wait.goal):
+                wait.finish()
+                finished = True
+            else:
+                goal = min(goal, wait.goal)
+        if finished:
+            return True
         if time.reached(when, goal):
             time.move(int(min(time.instant(when), goal)), when)
         elif goal < FOREVER:
             time.move(int(goal))
         else:
             return False
-        self._inside.resolution = math.ulp(time.now)
+        inside.resolution = math.ulp(time.now)
         return True

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 from surestream.outcome import seconds
 from surestream.runtime.terms import Mounted
 from surestream.testing.clock import PausedClock
-from surestream.testing.patience import NotSettled
+from surestream.testing.patience import NotSettled, listed
 from surestream.testing.recorder import Recorder
 from surestream.testing.records import Message, OfDelivery
 from surestream.testing.threads import Busy
@@ -31,7 +31,6 @@ EXPECTING: Final = 2.0
 class Pace(ABC):
     """Makes time pass for one test."""
 
-    @property
     @abstractmethod
     def now(self) -> float:
         """Seconds since the test began."""
@@ -60,11 +59,10 @@ class PausedPace(Pace):
         self._patience = patience
         self._clock = PausedClock.join()
         self._clock.watch(busy)
-        self._start = self._clock.elapsed
+        self._start = self._clock.microseconds
 
-    @property
     def now(self) -> float:
-        return (self._clock.elapsed - self._start).total_seconds()
+        return (self._clock.microseconds - self._start) / 1_000_000
 
     async def settle(self, linger: float) -> None:
         await self._clock.settle(linger=linger, patience=self._patience)
@@ -93,7 +91,6 @@ class LivePace(Pace):
         self._time = asyncio.get_running_loop().time
         self._start = self._time()
 
-    @property
     def now(self) -> float:
         return self._time() - self._start
 
@@ -108,7 +105,10 @@ class LivePace(Pace):
             if quiet >= EXPECTING or (quiet >= max(QUIET, linger) and not self._expecting()):
                 return
             if now - began > self._patience:
-                raise NotSettled(f"the service is still at work after {self._patience:g} s")
+                raise NotSettled(
+                    f"the service is still at work after {self._patience:g} s: "
+                    f"{listed(self._work())}"
+                )
             await asyncio.sleep(POLL)
 
     async def advance(self, duration: float | timedelta) -> None:
@@ -119,9 +119,19 @@ class LivePace(Pace):
         await asyncio.wait([future])
 
     def _at_work(self) -> bool:
-        if self._busy.under_way or self._recorder.unsettled():
-            return True
-        return any(waiting.due <= self.now for waiting in self._recorder.waiting())
+        return any(True for _ in self._work())
+
+    def _work(self) -> Iterator[str]:
+        running = {call.delivery: call for call in self._recorder.running()}
+        for delivery in self._recorder.unsettled():
+            call = running.get(delivery)
+            what = "is being settled" if call is None else f"{call.handler} runs"
+            yield f"{delivery.subscription} {delivery.id} {what}"
+        for waiting in self._recorder.waiting():
+            if waiting.due <= self.now():
+                yield f"{waiting.subscription} {waiting.id} was due at +{waiting.due:.3f} s"
+        if self._busy.under_way:
+            yield from self._busy.names()
 
     def _expecting(self) -> bool:
         """Whether a subscription has seen fewer messages than were published to it."""

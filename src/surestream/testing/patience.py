@@ -13,7 +13,7 @@ from surestream.testing.loop import LoopInside, describe, stuck_tasks
 from surestream.testing.threads import Busy
 from surestream.testing.virtual import VirtualTime
 
-__all__ = ["NotSettled", "Patience", "Wait"]
+__all__ = ["NotSettled", "Patience", "Wait", "listed"]
 
 SAMPLES: Final = 64
 """Turns that are looked at when a loop does not come to rest; and between two looks at the real
@@ -117,23 +117,24 @@ class Patience:
         busy = [name for busy in self._busy if busy.under_way for name in busy.names()]
         if busy:
             return (
-                f"threads are still under way {at}: {_listed(busy)}. A thread is waited for in "
-                "real time; one that waits for an event, or for time on the paused loop, never "
-                "ends by itself"
+                f"threads are still under way {at}: {listed(busy)}. A thread is waited for in "
+                "real time, while time on the loop stands still; one that waits for that time, "
+                "or for an event that nobody sets, never ends by itself"
             )
         if self._samples:
             ran = [
                 f"{name} (in {count} of {SAMPLES} turns)"
                 for name, count in self._samples.most_common(8)
             ]
-            return f"the loop never comes to rest {at}; it keeps running {_listed(ran)}"
+            return f"the loop never comes to rest {at}; it keeps running {listed(ran)}"
         tasks = sorted(stuck_tasks(self._inside.loop))
         return (
             f"nothing is ready to run and no timer is set {at}; what is waited for must come "
-            f"from outside this loop. Waiting: {_listed(tasks)}"
+            f"from outside this loop. Waiting: {listed(tasks)}"
         )
 
 
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    return "".join(f"\n  - {name}" for name in listed) if len(listed) > 1 else "".join(listed)
+def listed(names: Iterable[str]) -> str:
+    """One name, or several below each other."""
+    several = list(names)
+    return "".join(f"\n  - {name}" for name in several) if len(several) > 1 else "".join(several)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from surestream.contract import Stored
 from surestream.delivery import Delivery
@@ -16,14 +17,14 @@ from surestream.runtime.successors import not_before
 from surestream.testing.records import (
     Call,
     Ended,
+    Event,
     Message,
-    Record,
     Settlement,
     Trouble,
     Waiting,
-    how,
     mount_of,
 )
+from surestream.testing.words import HowWaiting, MessageKind
 
 __all__ = ["HandlersInThreads", "Recorder"]
 
@@ -32,15 +33,19 @@ class Recorder(Observer):
     """Keeps one small record for each call, settlement and message. All of them live as long as
     the test does, with the deliveries they point to."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self.records: list[Record] = []
+    def __init__(self) -> None:
+        self._now: Callable[[], float] = float
+        self.records: list[Event] = []
         """Everything that happened, in order."""
         self.steps = 0
         """Rises with everything that is observed."""
         self._open: dict[Delivery, Call | None] = {}
         self._waiting: dict[Delivery, Waiting] = {}
         self._given_back: dict[tuple[str, str], Delivery] = {}
+
+    def follow(self, now: Callable[[], float]) -> None:
+        """Date what happens by ``now``."""
+        self._now = now
 
     def running(self) -> list[Call]:
         """The calls under way."""
@@ -106,7 +111,7 @@ class Recorder(Observer):
             call.plan = plan
             call.due = self._now() + after if after > 0 else None
         if isinstance(plan, Leave):
-            self._wait(delivery, math.inf, how(plan))
+            self._wait(delivery, math.inf, "left")
         elif after > 0 and isinstance(plan, Copy | DeadLetter):
             settled_first = isinstance(plan, Copy) and plan.settle_first
             self._wait(delivery, after, "timer" if settled_first else "held")
@@ -124,9 +129,9 @@ class Recorder(Observer):
             return
         if isinstance(plan, GiveBack) and plan.after > 0:
             self._given_back[delivery.subscription, delivery.id] = delivery
-            self._wait(delivery, plan.after, how(plan))
+            self._wait(delivery, plan.after, "given back")
         elif isinstance(plan, Park):
-            self._wait(delivery, plan.after, how(plan))
+            self._wait(delivery, plan.after, "parked")
 
     def held(self, delivery: Delivery, error: Exception) -> None:
         self.steps += 1
@@ -135,9 +140,9 @@ class Recorder(Observer):
 
     def published(self, message: Outgoing, kind: str) -> None:
         self.steps += 1
-        self.records.append(Message(self._now(), message, kind))
+        self.records.append(Message(self._now(), message, cast("MessageKind", kind)))
 
-    def _wait(self, delivery: Delivery, after: float, how: str) -> None:
+    def _wait(self, delivery: Delivery, after: float, how: HowWaiting) -> None:
         now = self._now()
         self._waiting[delivery] = Waiting(now, delivery, now + after, how)
 
@@ -154,7 +159,11 @@ class HandlersInThreads:
         return self._run.threads_busy
 
     def names(self) -> Iterable[str]:
+        given_up = self.under_way
         for call in self._recorder.running():
             mounted = mount_of(call.delivery)
             if mounted is not None and not mounted.call.is_async:
-                yield f"{mounted.site.handler} ({call.subscription} {call.id})"
+                given_up -= 1
+                yield f"{call.handler} ({call.subscription} {call.id} attempt {call.attempt})"
+        if given_up > 0:
+            yield f"{given_up} of calls that were given up"

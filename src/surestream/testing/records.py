@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -12,33 +12,23 @@ from surestream.errors import DecodeError
 from surestream.message import Headers, Outgoing
 from surestream.outcome import Outcome
 from surestream.runtime.consumer import Consumer
-from surestream.runtime.redelivery import (
-    Acknowledge,
-    Copy,
-    DeadLetter,
-    Discard,
-    GiveBack,
-    Leave,
-    Park,
-    Plan,
-    Quarantine,
-    Reply,
-)
+from surestream.runtime.redelivery import Plan
 from surestream.runtime.terms import Mounted
+from surestream.testing.words import Fault, HowSettled, HowWaiting, MessageKind, excerpt, how
 
-__all__ = ["Call", "Ended", "Message", "Record", "Settlement", "Trouble", "Waiting"]
-
+__all__ = ["Call", "Ended", "Event", "Message", "Settlement", "Trouble", "Waiting", "mount_of"]
 
 SAME_MOMENT = 0.0005
 
 
 class Record:
-    """Something that happened, ``at`` virtual seconds after the start of the test."""
+    """Something that happened."""
 
     __slots__ = ("at",)
 
     def __init__(self, at: float) -> None:
-        self.at: Final = at
+        self.at = at
+        """When: in virtual seconds after the start of the test."""
 
 
 class OfDelivery(Record):
@@ -47,8 +37,14 @@ class OfDelivery(Record):
     __slots__ = ("delivery",)
 
     def __init__(self, at: float, delivery: Delivery) -> None:
-        super().__init__(at)
+        self.at = at
         self.delivery: Final = delivery
+
+    @property
+    def handler(self) -> str:
+        """The name of the handler that the delivery is for."""
+        mounted = mount_of(self.delivery)
+        return "handler" if mounted is None else mounted.site.handler
 
     @property
     def id(self) -> str:
@@ -139,10 +135,8 @@ class Settlement(OfDelivery):
         """How storing the successor ended, where there is one."""
 
     @property
-    def how(self) -> str:
-        """The settlement in words: "ack", "drop", "rejected" (cap without destination), "lost"
-        (the source cannot give it again), "given back", "left", "copy", "parked", "dead letter",
-        "quarantine", or "overtaken" (nothing was done, rule 5.4)."""
+    def how(self) -> HowSettled:
+        """The settlement in one word, such as "ack", "copy", "parked", "dead letter"."""
         if self.stored is Stored.OVERTAKEN:
             return "overtaken"
         return how(self.plan)
@@ -156,12 +150,11 @@ class Message(Record):
 
     __slots__ = ("kind", "outgoing")
 
-    def __init__(self, at: float, outgoing: Outgoing, kind: str) -> None:
+    def __init__(self, at: float, outgoing: Outgoing, kind: MessageKind) -> None:
         super().__init__(at)
         self.outgoing: Final = outgoing
-        self.kind: Final = kind
-        """Why: "publish", "copy", "delay" (stored to come back), "dead letter", "quarantine",
-        "hand-over" (at a stop, rule 5.8)."""
+        self.kind: Final[MessageKind] = kind
+        """Why, such as "publish", "copy", "dead letter"."""
 
     @property
     def address(self) -> str:
@@ -195,10 +188,14 @@ class Trouble(OfDelivery):
 
     __slots__ = ("error", "what")
 
-    def __init__(self, at: float, delivery: Delivery, what: str, error: Exception) -> None:
+    def __init__(self, at: float, delivery: Delivery, what: Fault, error: Exception) -> None:
         super().__init__(at, delivery)
-        self.what: Final = what
+        self.what: Final[Fault] = what
         self.error: Final = error
+        """Why: ``str(trouble.error)`` says what is wrong with which part of the payload."""
+
+    def __repr__(self) -> str:
+        return f"<Trouble at +{self.at:g} s, {self.what}: {self.error}>"
 
 
 class Waiting(OfDelivery):
@@ -206,50 +203,19 @@ class Waiting(OfDelivery):
 
     __slots__ = ("due", "how")
 
-    def __init__(self, at: float, delivery: Delivery, due: float, how: str) -> None:
+    def __init__(self, at: float, delivery: Delivery, due: float, how: HowWaiting) -> None:
         super().__init__(at, delivery)
         self.due: Final = due
         """Virtual seconds after the start of the test; infinite where no time is set."""
-        self.how: Final = how
-        """Who keeps it: "timer" (this process; a kill loses it), "held" (this process, the
-        original unsettled), "parked" (the broker stores the delay), "given back" (the broker
-        hands it out again), "left" (unacknowledged until the next session), "not stored" (the
-        broker did not take the successor yet), "hand-over" (a copy that the process before this
-        one was holding, rule 5.8)."""
+        self.how: Final[HowWaiting] = how
+        """Who keeps it, such as "timer" (this process) or "parked" (the broker)."""
 
     def __repr__(self) -> str:
         return f"<{self.how} until +{self.due:g} s: {self.subscription} {self.id}>"
 
 
-def how(plan: Plan) -> str:
-    """A plan in words."""
-    match plan:
-        case Acknowledge() | Reply():
-            return "ack"
-        case Discard(lost=True):
-            return "lost"
-        case Discard(attempts_spent=True):
-            return "rejected"
-        case Discard():
-            return "drop"
-        case GiveBack():
-            return "given back"
-        case Leave():
-            return "left"
-        case Copy():
-            return "copy"
-        case Park():
-            return "parked"
-        case DeadLetter():
-            return "dead letter"
-        case Quarantine():
-            return "quarantine"
-
-
-def excerpt(payload: bytes, limit: int = 60) -> str:
-    """The begin of a payload, readable."""
-    text = payload[:limit].decode("utf-8", "backslashreplace")
-    return f"{text}…" if len(payload) > limit else text
+Event: TypeAlias = Call | Ended | Settlement | Message | Trouble
+"""What ``tb.events()`` consists of."""
 
 
 def mount_of(delivery: Delivery) -> Mounted | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from surestream.app import App
+from surestream.broker import Broker
 from surestream.declaration import Unset
 from surestream.errors import NotRunning, ServiceFailed
 from surestream.runtime.lifecycle import Run
@@ -34,16 +35,22 @@ class ServiceUnderTest:
         *,
         state: object | Unset,
         live: bool,
+        addresses: Mapping[Broker[Any], str],
         patience: float,
     ) -> None:
         self.run: Final[Run] = app.new_run(
-            in_process=not live, state=state, observer=recorder, chance=random.Random(0)
+            in_process=not live,
+            state=state,
+            observer=recorder,
+            chance=random.Random(0),
+            addresses=addresses,
         )
         busy = HandlersInThreads(self.run, recorder)
         mounts = [mounted for broker in app.brokers for mounted in broker.mounts]
         self.pace: Final[Pace] = (
             LivePace(recorder, busy, patience, mounts) if live else PausedPace(busy, patience)
         )
+        recorder.follow(self.pace.now)
         self.over = False
         self._fault: BaseException | None = None
         self._told = False

@@ -10,14 +10,12 @@ from surestream.message import DEAD_PREFIX, RETRY_COUNT_HEADER
 from surestream.testing.records import (
     Call,
     Ended,
+    Event,
     Message,
-    Record,
     Settlement,
     Trouble,
-    excerpt,
-    how,
-    mount_of,
 )
+from surestream.testing.words import excerpt, how
 
 __all__ = ["TITLE", "timeline"]
 
@@ -25,7 +23,7 @@ TITLE = "what happened, by virtual seconds:"
 VALUE_WIDTH = 80
 
 
-def timeline(records: Iterable[Record], *, last: int | None = None) -> str:
+def timeline(records: Iterable[Event], *, last: int | None = None) -> str:
     """``records`` as lines of text; only the ``last`` so many where given."""
     lines = [f"+{at:.3f} s  {text}" for record in records for at, text in _lines(record)]
     if not lines:
@@ -42,12 +40,12 @@ def _aligned(line: str, width: int) -> str:
     return f"{time:>{width}}{gap}{text}"
 
 
-def _lines(record: Record) -> Iterator[tuple[float, str]]:
+def _lines(record: Event) -> Iterator[tuple[float, str]]:
     match record:
         case Call():
             yield record.at, f"{_which(record.delivery)}: {_call(record)}"
         case Ended(call=call):
-            yield record.at, f"{_which(call.delivery)}: {_handler(call.delivery)} {_end(call)}"
+            yield record.at, f"{_which(call.delivery)}: {call.handler} {_end(call)}"
         case Settlement():
             text = _settlement(record)
             if text is not None:
@@ -56,8 +54,6 @@ def _lines(record: Record) -> Iterator[tuple[float, str]]:
             yield record.at, _message(record)
         case Trouble():
             yield record.at, f"{_which(record.delivery)}: {record.what}: {record.error}"
-        case _:
-            pass
 
 
 def _which(delivery: Delivery) -> str:
@@ -66,16 +62,11 @@ def _which(delivery: Delivery) -> str:
     return f"{delivery.subscription} {delivery.id} attempt {delivery.attempt}{limit}"
 
 
-def _handler(delivery: Delivery) -> str:
-    mounted = mount_of(delivery)
-    return "handler" if mounted is None else mounted.site.handler
-
-
 def _call(call: Call) -> str:
     value = repr(call.value)
     if len(value) > VALUE_WIDTH:
         value = f"{value[:VALUE_WIDTH]}…"
-    called = f"{_handler(call.delivery)}({value})"
+    called = f"{call.handler}({value})"
     if call.at_once:
         return f"{called} {_end(call)}"
     return called if call.ended_at is not None else f"{called}, still running"

@@ -185,7 +185,9 @@ async def test_a_thread_that_does_not_end_is_named() -> None:
         return None
 
     async with under_test(Subscriber(MemoryTopic("stuck"), stuck), patience=0.1) as tb:
-        with pytest.raises(NotSettled, match=r"still under way.*stuck \(stuck/default 1\)"):
+        with pytest.raises(
+            NotSettled, match=r"still under way.*stuck \(stuck/default 1 attempt 1\)"
+        ):
             await tb.publish("stuck", Refund(1))
         release.set()
         await tb.settle()

@@ -15,6 +15,7 @@ from surestream.delivery import Delivery
 from surestream.errors import DeclarationError
 from surestream.outcome import Outcome, ack, drop, retry, retry_after
 from surestream.redis import DurableZset, EntryId, RedisBroker, RedisStream
+from surestream.redis.driver import connection_factory
 from surestream.redis.in_process import InProcessRedis
 from surestream.redis.link import Link
 from surestream.runtime.lifecycle import Run
@@ -47,8 +48,6 @@ def serve(request: pytest.FixtureRequest) -> Serve:
             assert isinstance(model, InProcessRedis)
             connect = model.connection_factory()
         else:
-            from surestream.redis.driver import connection_factory
-
             connect = connection_factory(broker.address)
         link = Link(connect, name="look")
         await link.open()

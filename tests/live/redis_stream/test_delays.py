@@ -424,3 +424,20 @@ async def test_a_promoter_ends_with_its_transport(room: Room) -> None:
     async with asyncio.timeout(1):
         await promoter.close()
     await link.close()
+
+
+async def test_the_largest_number_of_headers_is_parked_and_promoted(room: Room) -> None:
+    """Rule 6.5: what was stored comes back, whatever a script can carry."""
+    fields = [text for number in range(3_897) for text in (f"h:{number}", "v")]
+    await room.add("refunds", "_payload", "p", *fields)
+    reader = await room.reader(SOURCE)
+    (delivery,) = await reader.take(1)
+    many = (("x-ruststream-retry-count", b"1"), *delivery.headers.pairs)
+
+    with pytest.raises(BrokerRefused, match="headers") as told:
+        await reader.live.park(delivery, (*many, ("a", b""), ("b", b"")), 0.05)
+    assert await reader.live.park(delivery, many, 0.05) is Stored.STORED
+
+    assert told.value.permanent
+    (again,) = await reader.take(1)
+    assert len(again.headers.pairs) == 3_899

@@ -8,8 +8,10 @@ import pytest
 
 from surestream.contract import SubscriptionTerms
 from surestream.errors import BrokerRefused, DeclarationError
+from surestream.message import Outgoing
 from surestream.redis.sources import ConsumerGroup, DurableZset, EntryId, RedisStream, StreamKey
-from tests.live.redis_stream.room import Room, StandIn, ids, payloads
+from surestream.redis.transport import RedisTransport
+from tests.live.redis_stream.room import Room, StandIn, ids, payloads, until
 
 SOURCE = RedisStream("refunds", group="refunds", block=0.2)
 
@@ -160,3 +162,51 @@ async def test_one_consumer_name_twice_is_refused(room: Room) -> None:
 
     with pytest.raises(DeclarationError, match='consumer="me"'):
         await transport.subscribe(source, SubscriptionTerms("n", "w"), StandIn())
+
+
+@pytest.mark.case("WC-16")
+@pytest.mark.rule("3.7")
+async def test_a_rewound_group_delivers_as_new_and_keeps_the_header(room: Room) -> None:
+    await room.add("refunds", "_payload", "p", "h:x-ruststream-retry-count", "2")
+    reader = await room.reader(SOURCE)
+    await reader.ack(*await reader.take(1))
+    await room.ask("XGROUP", "SETID", "refunds", "refunds", "0")
+
+    (again,) = await reader.take(1)
+
+    assert (again.server_count, again.header_count) == (1, 2)
+
+
+async def test_an_order_to_stop_ends_a_wait_for_the_connection(own_room: Room) -> None:
+    """Rule 7.3: also where the server is away for good."""
+    reader = await own_room.reader(SOURCE)
+    await asyncio.to_thread(own_room.control.kill)
+    pull = asyncio.create_task(reader.pull())
+    await asyncio.sleep(0.1)
+
+    async with asyncio.timeout(2):
+        await reader.live.stop_pulling()
+        assert await pull == []
+
+
+async def test_a_service_waits_for_its_server_and_says_so(own_room: Room) -> None:
+    """Rule 7.5."""
+    transport = await own_room.transport()
+    reader = await own_room.reader(SOURCE, transport)
+    assert transport.trouble is None
+    await asyncio.to_thread(own_room.control.kill)
+    pull = asyncio.create_task(reader.take(1, within=15))
+    await asyncio.sleep(0.1)
+    assert "not connected" in str(transport.trouble)
+    await asyncio.to_thread(own_room.control.start)
+    await transport_up(transport)
+
+    await transport.publish(Outgoing("refunds", b"back"))
+
+    assert payloads(await pull) == [b"back"]
+    assert transport.trouble is None
+
+
+async def transport_up(transport: RedisTransport) -> None:
+    """Wait until it is connected again."""
+    assert await until(lambda: transport.trouble is None, within=10)

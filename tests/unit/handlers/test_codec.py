@@ -8,67 +8,29 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, NamedTuple, NewType, TypedDict
+from typing import Annotated, Any, NewType
 
-import attrs
 import msgspec
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from surestream.codec import DECODE_ERRORS, JsonCodec, as_decode_error
 from surestream.errors import DeclarationTypeError, DecodeError, EncodeError
+from tests.unit.handlers.payload_types import (
+    Aliased,
+    Attrs,
+    Checked,
+    Data,
+    Holder,
+    Model,
+    Named,
+    Struct,
+    Typed,
+)
 
 CODEC = JsonCodec()
-
-
-class Struct(msgspec.Struct):
-    id: int
-    card: str = "none"
-
-
-class Model(pydantic.BaseModel):
-    id: int
-    card: str = "none"
-
-
-class Aliased(pydantic.BaseModel):
-    amount: int = pydantic.Field(alias="amountCents")
-
-
-@dataclasses.dataclass
-class Data:
-    id: int
-    card: str = "none"
-
-
-@pydantic_dataclass
-class Checked:
-    id: int
-    card: str = "none"
-
-
-@attrs.define
-class Attrs:
-    id: int = attrs.field(validator=attrs.validators.gt(0))
-    card: str = "none"
-
-
-class Typed(TypedDict):
-    id: int
-    card: str
-
-
-class Named(NamedTuple):
-    id: int
-    card: str = "none"
-
-
-@dataclasses.dataclass
-class Holder:
-    model: Model
 
 
 UserId = NewType("UserId", str)

@@ -298,7 +298,8 @@ REFUSALS: list[tuple[Callable[..., Any], str, str, str]] = [
         gives_text,
         "handler gives_text -> str",
         "a handler decides what happens to the message, and this is no outcome (rule 2.2)",
-        "-> Outcome, or -> None where every normal end acknowledges",
+        "-> Outcome, or -> None where every normal end acknowledges; "
+        'include(…, reply_to="an.address") publishes what is returned',
     ),
     (
         Method.handle,

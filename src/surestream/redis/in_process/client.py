@@ -24,7 +24,7 @@ from surestream.redis.in_process.model import (
     replace_runtime,
 )
 from surestream.redis.in_process.pending import PendingAnswers
-from surestream.redis.in_process.streams import StreamAnswers
+from surestream.redis.in_process.quick import QuickAnswers
 
 __all__ = ["Blocked", "InProcessClient"]
 
@@ -63,7 +63,7 @@ class Blocked:
         self.changed = True
 
 
-class InProcessClient(StreamAnswers, PendingAnswers):
+class InProcessClient(QuickAnswers, PendingAnswers):
     """One client of the in-process server.
 
     ``deliver`` takes each reply; ``cut`` ends the connection from the server's side.
@@ -89,6 +89,8 @@ class InProcessClient(StreamAnswers, PendingAnswers):
         """Run one command, or keep it while a blocking one is under way."""
         if self._paused:
             self._commands.append(command)
+            return
+        if self.answer_quickly(command):
             return
         try:
             self._process_command(command)

@@ -43,10 +43,14 @@ class Interpreter:
             self._runs += 1
             if self._runs % RUNS_BETWEEN_COLLECTIONS:
                 return None
+        return self.compile(code)()
+
+    def compile(self, code: bytes) -> Callable[[], object]:
+        """A script as a function."""
         compiled = self._compiled.get(code)
         if compiled is None:
             compiled = self._compiled[code] = self._runtime.compile(code)
-        return compiled()
+        return compiled
 
     def globals(self) -> Interpreter:
         """What the model asks for :meth:`keys`."""

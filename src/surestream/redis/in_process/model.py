@@ -17,6 +17,7 @@ try:
     import fakeredis
     from fakeredis.aioredis import AsyncFakeSocket
     from fakeredis.model import StreamEntryKey, StreamGroup, StreamRangeTest, XStream
+    from fakeredis.model import ZSet as SortedSet
 except ImportError as error:
     raise MissingExtra(
         "testing", needs="fakeredis[lua]>=2.41", purpose="the in-process Redis server"
@@ -30,6 +31,7 @@ __all__ = [
     "LuaRuntime",
     "Server",
     "SimpleError",
+    "SortedSet",
     "StreamEntryKey",
     "StreamGroup",
     "StreamRangeTest",
@@ -43,6 +45,7 @@ __all__ = [
     "refuse",
     "replace_runtime",
     "replace_time",
+    "server_time",
     "text",
 ]
 
@@ -59,6 +62,8 @@ class Item(Protocol):
 
 class Database(Protocol):
     """One numbered database."""
+
+    time: float
 
     def get(self, key: bytes) -> Item | None: ...
     def clear(self) -> None: ...
@@ -103,6 +108,7 @@ if TYPE_CHECKING:
         _paused: bool
         _blocked: bool
         _in_transaction: bool
+        _transaction: list[object] | None
         _script_resp: int | None
         _unblock_reason: bytes | None
 
@@ -119,6 +125,12 @@ if TYPE_CHECKING:
         def _get_server_runtime(self, server: Server) -> LuaRuntime: ...
         def _lua_redis_call(
             self, lua_runtime: object, expected_globals: Collection[bytes], op: bytes, *args: object
+        ) -> object: ...
+        def _blocking(
+            self,
+            timeout: float | None,
+            func: Callable[[bool], object],
+            shape: Callable[[object], object] | None = None,
         ) -> object: ...
         def _xreadgroup_reply(self, res: object) -> object: ...
         def xread(self, *args: bytes) -> object: ...
@@ -161,6 +173,13 @@ _stream: Any = importlib.import_module("fakeredis.model._stream")
 
 milliseconds = cast("Callable[[], int]", _helpers.current_time)
 """The server's time."""
+
+
+def server_time() -> float:
+    """The same in seconds, to the microsecond."""
+    return _helpers.time.time()
+
+
 no_reply = cast("Callable[[], object]", _helpers.NoResponse)
 """What a command returns whose reply comes later."""
 pending_entry = cast("Callable[[bytes, int, int], Any]", _stream.PelEntry)

@@ -1,5 +1,5 @@
--- The beginning of every script that stores a successor (replace, park); rules 5.1 and 5.4.
--- It is put before their text; by itself it does nothing.
+-- The beginning of every script that stores a successor (replace, park) or deletes what is settled;
+-- rules 5.1 and 5.4. It is put before their text; by itself it does nothing.
 --
 -- fence(stream, group, consumer, id, count, marked, lost) says whose the entry `id` is:
 --   'ours'       pending for this consumer, delivered `count` times: the caller may go on
@@ -11,7 +11,8 @@
 --
 -- stream    key of the stream the entry was read from
 -- count     the delivery count this consumer was given
--- marked    '1' for a copy of our own, which is deleted once it is settled (rule 4.7)
+-- marked    '1' for a copy of our own, which is deleted once it is settled (rule 4.7); '2' for any
+--           other entry that is (delete_acknowledged); '0' for one that stays
 -- lost      '1' where the caller knows that the server lost the group since the entry was read
 
 -- Whether entry id a is lower than b. Ids are two numbers of up to 20 digits, too long for Lua's.
@@ -53,8 +54,35 @@ local function fence(stream, group, consumer, id, count, marked, lost)
     if no_group then return 'later' end
     return 'overtaken'
   end
-  if no_group or marked ~= '1' or lost == '1' then return 'forgotten' end
+  if no_group or marked == '0' or lost == '1' then return 'forgotten' end
   if was_deleted(stream, id) then return 'overtaken' end
   return 'forgotten'
+end
+
+-- The names of the groups of a stream besides `group`, and the error where that cannot be told.
+local function other_groups(stream, group)
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  if groups.err then
+    if string.find(tostring(groups.err), 'no such key', 1, true) then return {} end
+    return {}, groups.err
+  end
+  local others = {}
+  for _, info in ipairs(groups) do
+    for i = 1, #info - 1, 2 do
+      if info[i] == 'name' and info[i + 1] ~= group then others[#others + 1] = info[i + 1] end
+    end
+  end
+  return others
+end
+
+-- Deletes an entry that was just acknowledged. Not vital: an access list may forbid it, and the
+-- entry is settled already.
+local function remove(stream, group, id, marked)
+  if marked == '0' then return end
+  if marked == '2' then
+    local others, why = other_groups(stream, group)
+    if why or #others > 0 then return end
+  end
+  redis.pcall('XDEL', stream, id)
 end
 

@@ -3,9 +3,9 @@
 -- milliseconds: the hosts' clocks do not matter. The set's expiry never comes before its last
 -- member is due.
 --
--- KEYS[1]  stream of the original: XPENDING, XRANGE, XINFO, XACK, and XDEL for a marked copy
+-- KEYS[1]  stream of the original: XPENDING, XRANGE, XINFO, XACK, and XDEL for what is deleted then
 -- KEYS[2]  delay set: ZADD, ZREVRANGE, PEXPIREAT or PERSIST
--- ARGV[1]  consumer group          ARGV[5]  '1' if the original is a marked copy of ours
+-- ARGV[1]  consumer group          ARGV[5]  whether the original is deleted then; see fence.lua
 -- ARGV[2]  this consumer           ARGV[6]  '1' if the server is known to have lost the group
 -- ARGV[3]  id of the original      ARGV[7]  the delay in microseconds
 -- ARGV[4]  its delivery count      ARGV[8]  how long the set outlives its last due member, in
@@ -38,6 +38,6 @@ end
 
 if state == 'ours' then
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
-  if ARGV[5] == '1' then redis.pcall('XDEL', KEYS[1], ARGV[3]) end
+  remove(KEYS[1], ARGV[1], ARGV[3], ARGV[5])
 end
 return {1, due, now}

@@ -2,9 +2,9 @@
 -- original, in this order: a script does not roll back (rules 5.1 and 5.4). fence.lua stands
 -- before it. Sent again after a lost reply it does nothing a second time.
 --
--- KEYS[1]  stream of the original: XPENDING, XRANGE, XINFO, XACK, and XDEL for a marked copy
+-- KEYS[1]  stream of the original: XPENDING, XRANGE, XINFO, XACK, and XDEL for what is deleted then
 -- KEYS[2]  stream of the successor, may be the same: XADD
--- ARGV[1]  consumer group          ARGV[5]  '1' if the original is a marked copy of ours
+-- ARGV[1]  consumer group          ARGV[5]  whether the original is deleted then; see fence.lua
 -- ARGV[2]  this consumer           ARGV[6]  '1' if the server is known to have lost the group
 -- ARGV[3]  id of the original      ARGV[7]  trim the target to about so many entries; '' for not
 -- ARGV[4]  its delivery count      ARGV[8]… fields of the successor: name, value, …
@@ -28,7 +28,6 @@ if type(stored) == 'table' and stored.err then return stored end
 
 if state == 'ours' then
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
-  -- Not vital: an access list may forbid it, and the entry is settled already.
-  if ARGV[5] == '1' then redis.pcall('XDEL', KEYS[1], ARGV[3]) end
+  remove(KEYS[1], ARGV[1], ARGV[3], ARGV[5])
 end
 return 1

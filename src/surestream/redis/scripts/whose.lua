@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  stream of the original: XPENDING, XRANGE, XINFO
 -- ARGV[1]  consumer group          ARGV[4]  its delivery count
--- ARGV[2]  this consumer           ARGV[5]  '1' if the original is a marked copy of ours
+-- ARGV[2]  this consumer           ARGV[5]  whether the original is deleted then; see fence.lua
 -- ARGV[3]  id of the original      ARGV[6]  '1' if the server is known to have lost the group
 --
 -- Returns 'ours', 'overtaken', 'forgotten' or 'later', as fence.lua tells; or an error reply.

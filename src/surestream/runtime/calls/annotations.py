@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, cast
 from surestream.context import StateMarker
 from surestream.delivery import Key
 from surestream.runtime.calls.meanings import OFFERED
+from surestream.runtime.publishing import BoundPublisher
 
 __all__ = ["accepts", "inside", "is_mark", "is_offered", "is_union", "spelled", "without_none"]
 
@@ -43,8 +44,8 @@ def is_union(hint: Any) -> bool:
 
 
 def is_offered(hint: object) -> bool:
-    """A class that the runtime passes by itself, such as ``Headers``."""
-    return isinstance(hint, type) and hint in OFFERED
+    """A class that the runtime passes by itself, such as ``Headers`` or a broker's publisher."""
+    return isinstance(hint, type) and (hint in OFFERED or issubclass(hint, BoundPublisher))
 
 
 def is_mark(mark: object) -> bool:

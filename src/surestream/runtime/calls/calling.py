@@ -24,6 +24,7 @@ from surestream.runtime.calls.misuse import refuse_misuse
 from surestream.runtime.calls.parameters import Surroundings
 from surestream.runtime.calls.signatures import Parameter, read_signature
 from surestream.runtime.calls.state import no_lifespan
+from surestream.runtime.publishing import BoundPublisher
 
 __all__ = ["Call", "CallPlan", "StateResolver", "compile_call"]
 
@@ -97,19 +98,22 @@ def compile_call(
     site: Site,
     codec: Codec,
     known_keys: frozenset[Key[Any]] | None = None,
+    publisher: type[BoundPublisher] = BoundPublisher,
     replies: bool = False,
 ) -> CallPlan:
     """Work out how ``handler`` is called for deliveries of ``source``; once, at mount.
 
     ``site`` is told in refusals; ``known_keys`` are the facts that the broker can answer, where
-    that is known; ``replies``: what is returned may be a value to publish.
+    that is known; ``publisher``: what the broker gives to handlers that publish; ``replies``:
+    what is returned may be a value to publish.
 
     Raises ``DeclarationError`` or ``DeclarationTypeError``, naming parameter and
     handler, for everything that would fail at the first message (rule 7.1).
     """
     signature = read_signature(handler, site, replies=replies)
     refuse_misuse(handler, site)
-    meanings = Surroundings(source, site, codec, known_keys).meanings(signature.parameters)
+    surroundings = Surroundings(source, site, codec, known_keys, publisher)
+    meanings = surroundings.meanings(signature.parameters)
     if not signature.is_async:
         _refuse_publisher(meanings, site)
     payload = next((each for each in meanings.values() if isinstance(each, Payload)), None)

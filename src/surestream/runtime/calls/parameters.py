@@ -19,8 +19,16 @@ from surestream.runtime.calls.annotations import (
     spelled,
     without_none,
 )
-from surestream.runtime.calls.meanings import OFFERED, Meaning, Payload, Read, StateOf
+from surestream.runtime.calls.meanings import (
+    OFFERED,
+    Meaning,
+    OwnPublisher,
+    Payload,
+    Read,
+    StateOf,
+)
 from surestream.runtime.calls.signatures import EMPTY, Parameter
+from surestream.runtime.publishing import BoundPublisher
 
 __all__ = ["Surroundings"]
 
@@ -39,6 +47,8 @@ class Surroundings:
     codec: Codec
     known_keys: frozenset[Key[Any]] | None
     """The keys that the broker can answer; ``None`` where that is not known."""
+    publisher: type[BoundPublisher]
+    """What the broker gives to a handler that publishes."""
 
     def meanings(self, parameters: tuple[Parameter, ...]) -> dict[str, Meaning]:
         """What to pass for each parameter; those that are left at their default are left out.
@@ -71,7 +81,7 @@ class Surroundings:
                 return meaning
             hint = typing.get_args(hint)[0]
         if is_offered(hint):
-            return OFFERED[hint]
+            return OFFERED.get(hint) or self._publisher(parameter, hint)
         self._refuse_hidden(parameter, hint)
         return None
 
@@ -118,6 +128,15 @@ class Surroundings:
                 f"{parameter.name}: Annotated[{kind}, {key.name}]",
             )
         return Read(lambda delivery: delivery[key])
+
+    def _publisher(self, parameter: Parameter, kind: type[BoundPublisher]) -> Meaning:
+        if issubclass(self.publisher, kind):
+            return OwnPublisher()
+        raise self._refusal(
+            parameter,
+            f"a handler of {type(self.source).__name__} is not given a {kind.__name__}",
+            f"{parameter.name}: Publisher",
+        )
 
     def _payload(self, candidates: list[Parameter]) -> Parameter | None:
         required = [each for each in candidates if each.required]

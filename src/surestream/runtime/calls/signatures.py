@@ -217,6 +217,13 @@ def _awaited(returns: Any) -> Any:
 def _none_acks(returns: Any, site: Site, replies: bool) -> bool:
     allowed = typing.get_args(returns) if is_union(returns) else (returns,)
     kinds = [_result_kind(each) for each in allowed]
+    if replies and all(each is type(None) or each is Outcome for each in allowed):
+        raise DeclarationTypeError(
+            f"handler {site.handler} -> {spelled(returns)}",
+            where=site,
+            why="it has a reply_to, and returns nothing that could be published there",
+            write="-> Receipt (the type of the reply), or include(…) without reply_to",
+        )
     if None in kinds:
         return True
     if Outcome in kinds or replies:

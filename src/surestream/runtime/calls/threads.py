@@ -56,8 +56,8 @@ class HandlerThreads:
     def run(self, call: Callable[..., _R], *args: object) -> asyncio.Future[_R]:
         """Start ``call(*args)`` in a thread, in a copy of the current context variables.
 
-        The future ends as the call does; a ``StopIteration`` becomes a ``RuntimeError``, as in
-        a coroutine. Cancelling the future gives the call up. Raises ``NotRunning`` after
+        The future ends as the call does; a ``StopIteration`` or ``GeneratorExit`` becomes a
+        ``RuntimeError``, as the first does in a coroutine. Cancelling the future gives the call up. Raises ``NotRunning`` after
         :meth:`stop`, ``RuntimeError`` where the system has no more threads.
         """
         if self._stopped is not None:
@@ -153,10 +153,10 @@ class _Thread:
             error: BaseException | None = None
             try:
                 result = work.context.run(work.call, *work.args)
-            except StopIteration as stop:
+            except (StopIteration, GeneratorExit) as end:
                 # A future cannot carry it: it would end the coroutine that awaits it.
-                error = RuntimeError("the handler raised StopIteration")
-                error.__cause__ = stop
+                error = RuntimeError(f"the handler raised {type(end).__name__}")
+                error.__cause__ = end
             except BaseException as raised:
                 error = raised
             try:

@@ -1,0 +1,1 @@
+"""Small programs that the guides show; each has its tests."""

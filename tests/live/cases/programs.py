@@ -1,0 +1,1 @@
+"""Services of the cases that run in processes of their own."""
