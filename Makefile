@@ -10,7 +10,7 @@ LIVE_TESTS = $(wildcard tests/live tests/conformance)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test lint types layers unit live bench-quick fmt clean
+.PHONY: help setup servers demo test lint types layers docs docs-serve unit live bench-quick fmt clean
 # One recipe line after another: the checks print in the order they are listed.
 .NOTPARALLEL:
 
@@ -26,7 +26,7 @@ servers: setup ## the servers that the live tests start: found, or installed
 demo: setup ## the refunds service, with no server at all
 	@$(PY) -m examples.refunds.demo
 
-test: lint types layers servers ## everything: checks, then all tests
+test: lint types layers docs servers ## everything: checks, then all tests
 	$(PY) -m pytest $(ARGS)
 
 lint: setup ## ruff: lint and format
@@ -39,6 +39,13 @@ types: setup ## pyright strict, and no ignore comments in the package
 
 layers: setup ## which room may import which
 	$(PY) .venv/bin/lint-imports --no-logo
+
+docs: setup ## the documentation site, in site/; a warning is an error
+	$(PY) -m zensical build --strict --clean
+	$(PY) -m scripts.docs_check site
+
+docs-serve: setup ## the site on a local port, built anew when a page changes
+	$(PY) -m zensical serve
 
 unit: setup ## tests without a server
 	$(PY) -m pytest $(QUICK_TESTS) $(ARGS)
@@ -55,5 +62,5 @@ fmt: setup ## format, and fix what ruff can fix
 	$(PY) -m ruff check --fix .
 
 clean: ## remove the environments and every cache
-	rm -rf .venv .venv-bench .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-bench site .cache .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

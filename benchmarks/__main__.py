@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from benchmarks import costs, report
 from benchmarks.costs import Cost
-from benchmarks.paths import ALWAYS, FULL_ONLY, QUICK, STANDARD
+from benchmarks.paths import FULL, PATHS, QUICK, QUICK_PATHS, STANDARD
 from benchmarks.rounds import Rig, RunError, run_path
 from benchmarks.server import HOST, running_server, server_version
 from benchmarks.wire import Wire
@@ -23,22 +23,28 @@ class Arguments(argparse.Namespace):
     memory: bool
     rounds: int
     only: list[str]
+    paths: list[str]
     loop: str
 
 
 def parse(arguments: Sequence[str]) -> Arguments:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--quick", action="store_true", help="under two minutes")
-    amount.add_argument("--full", action="store_true", help="publishing as well")
+    quick = "under two minutes: consuming and publishing"
+    amount.add_argument("--quick", action="store_true", help=quick)
+    amount.add_argument("--full", action="store_true", help="more rounds")
     amount.add_argument("--memory", action="store_true", help="only memory, over 1,000,000 entries")
     parser.add_argument("--rounds", type=int, default=0, help="instead of the size's own number")
     parser.add_argument("--only", default="", help="families, e.g. bare,by_hand; writes no file")
+    parser.add_argument("--paths", default="", help="paths, e.g. harness; writes no file")
     loops = ("uvloop", "asyncio")
     installed = importlib.util.find_spec("uvloop") is not None
     parser.add_argument("--loop", choices=loops, default=loops[0] if installed else loops[1])
     parsed = parser.parse_args(arguments, Arguments())
     parsed.only = [family for family in str(parsed.only).split(",") if family]
+    parsed.paths = [name for name in str(parsed.paths).split(",") if name]
+    if unknown := set(parsed.paths) - {path.name for path in PATHS}:
+        parser.error(f"no path {', '.join(unknown)}: {', '.join(path.name for path in PATHS)}")
     return parsed
 
 
@@ -61,18 +67,21 @@ def _terminated(number: int, _: object) -> None:
 
 
 def compare(rig: Rig, chosen: Arguments) -> int:
-    size = QUICK if chosen.quick else STANDARD
+    size = QUICK if chosen.quick else FULL if chosen.full else STANDARD
+    paths = QUICK_PATHS if chosen.quick else PATHS
+    if chosen.paths:
+        paths = tuple(path for path in PATHS if path.name in chosen.paths)
     if chosen.rounds:
         size = replace(size, rounds=chosen.rounds)
     used = report.versions(server_version(rig.wire), rig.loop)
     rows: list[report.Row] = []
     failed = False
-    for path in (*ALWAYS, *FULL_ONLY) if chosen.full else ALWAYS:
+    for path in paths:
         series = run_path(rig, path, size, chosen.only)
         print(report.table(path, series, size.rounds), flush=True)
         rows.append(report.row(path, series, size.rounds, used))
         failed |= any(one.failure and not one.contender.missing for one in series)
-    if not chosen.only:
+    if not (chosen.only or chosen.paths):
         report.write_rows(rows)
         failed |= not measure_costs(rig)
     return int(failed)

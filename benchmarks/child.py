@@ -28,10 +28,10 @@ SETTLE_SECONDS = 1.0
 
 async def measure_consuming(job: Job, consume: Consumer) -> Measurement:
     """From the first handler call to the last acknowledgement."""
-    wire = Wire(job.host, job.port)
+    wire = Wire(job.host, job.port) if job.port else None
     tally = Tally(job, wire)
     idle_cpu = 0.0
-    if job.idle_seconds:
+    if job.idle_seconds and wire:
         async with asyncio.TaskGroup() as tasks:
             waking = tasks.create_task(_idle_then_wake(job, wire))
             await consume(job, tally)
@@ -41,7 +41,14 @@ async def measure_consuming(job: Job, consume: Consumer) -> Measurement:
     peak = rss_mb(peak=True)
     watch = tally.watch
     return Measurement(
-        watch.seconds, watch.cpu_seconds, peak, tally.handled, tally.ids, idle_cpu, tally.rss_at
+        watch.seconds,
+        watch.cpu_seconds,
+        peak,
+        tally.handled,
+        tally.ids,
+        tally.failed,
+        idle_cpu,
+        tally.rss_at,
     )
 
 

@@ -25,6 +25,12 @@ READ_COUNT = 100
 BLOCK_MS = 2_000
 """Longest wait of one blocking read, in milliseconds."""
 
+WORKERS = 8
+"""Handlers at a time, on the path where they suspend."""
+
+COUNT_FIELD = b"h:x-ruststream-retry-count"
+"""The field of a copy that tells how often it was tried."""
+
 HEADERS = {
     "content-type": "application/json",
     "x-tenant": "shop-17",
@@ -90,6 +96,9 @@ class Measurement:
     rss_mb: float
     handled: int
     ids: int
+    failed: int = 0
+    """First attempts that asked for another, on the path of retries."""
+
     idle_cpu: float = 0.0
     """CPU seconds per wall second while nothing came."""
 
@@ -139,19 +148,36 @@ class Identified(Protocol):
 
 
 class Tally:
-    """Counts the orders that reach a handler; times from the first one to the last acknowledged."""
+    """Counts the orders that reach a handler; times from the first one to the last acknowledged.
 
-    def __init__(self, job: Job, wire: Wire) -> None:
+    `wire` is what the server is asked over; without one there is no server.
+    """
+
+    def __init__(self, job: Job, wire: Wire | None) -> None:
         self.job = job
         self.order_type: type[Identified] = Order
         self.handled = 0
+        self.failed = 0
         self.ids = 0
         self.rss_at: dict[int, float] = {}
         self.watch = Stopwatch()
+        self._begun = False
         self._wire = wire
         self._all_handled = asyncio.Event()
         self._marks = sorted({1, *job.marks, job.entries}, reverse=True)
         self._next_mark = self._marks.pop()
+
+    def begin(self) -> None:
+        """Starts the clock, where that is before the first call of a handler."""
+        if not self._begun:
+            self._begun = True
+            self.watch.start()
+
+    def fail(self) -> None:
+        """Called by a handler instead of `count` when it asks for another attempt."""
+        if not self.failed:
+            self.begin()
+        self.failed += 1
 
     def count(self, received: Identified) -> None:
         """Called by every handler, once a message, with what it was given."""
@@ -164,7 +190,7 @@ class Tally:
 
     def _passed_mark(self) -> None:
         if self.handled == 1:
-            self.watch.start()
+            self.begin()
         if self.handled in self.job.marks:
             self.rss_at[self.handled] = rss_mb(peak=False)
         if self.handled == self.job.entries:
@@ -178,6 +204,9 @@ class Tally:
         tenth of a millisecond it takes, alike for everyone.
         """
         await self._all_handled.wait()
+        if self._wire is None:
+            self.watch.stop()
+            return
         # No event tells when the server has everything: it must be asked.
         while self._wire.pending(self.job.stream, self.job.group):  # noqa: ASYNC110
             await asyncio.sleep(0.001)

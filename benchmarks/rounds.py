@@ -106,9 +106,13 @@ def run_once(rig: Rig, path: Path, one: Series) -> Measurement:
     contender, wire = one.contender, rig.wire
     stream = f"{path.name}-{contender.frame}-{one.entries}"
     job = replace(rig.job(contender, stream, one.entries), concurrent=path.concurrent)
-    if path.consumes:
+    if path.loop:
+        job = replace(job, loop=path.loop)
+    if path.kind == "local":
+        return run_local(job)
+    if path.kind == "consume":
         fill(wire, stream, one.entries, contender.frame)
-        return run_consumer(job, wire)
+        return run_consumer(job, wire, retried=path.retried)
     wire.call("DEL", stream)
     measured = run_job(job)
     _expect("entries in the stream", wire.call("XLEN", stream), one.entries)
@@ -125,16 +129,28 @@ def run_once(rig: Rig, path: Path, one: Series) -> Measurement:
     return measured
 
 
-def run_consumer(job: Job, wire: Wire) -> Measurement:
-    """Creates the group, runs the job, checks that each entry was handled and acknowledged once."""
+def run_local(job: Job) -> Measurement:
+    """Runs a job that has no server; checks that each order was handled once."""
+    measured = run_job(replace(job, port=0))
+    _expect("handled", measured.handled, job.entries)
+    _expect("sum of ids", measured.ids, sum_of_ids(job.entries))
+    return measured
+
+
+def run_consumer(job: Job, wire: Wire, *, retried: bool = False) -> Measurement:
+    """Creates the group, runs the job, checks that each entry was handled and acknowledged once
+    (and failed once before, where it is `retried`)."""
     wire.call("XGROUP", "CREATE", job.stream, job.group, "0", "MKSTREAM")
     try:
         measured = run_job(job)
         _expect("handled", measured.handled, job.entries)
         _expect("sum of ids", measured.ids, sum_of_ids(job.entries))
+        _expect("failed", measured.failed, job.entries if retried else 0)
         _expect("pending", wire.pending(job.stream, job.group), 0)
         unread = ("XREADGROUP", "GROUP", job.group, "check", "COUNT", 1, "STREAMS", job.stream)
         _expect("unread", wire.call(*unread, ">"), None)
+        if retried and "-fields-" in job.stream:
+            _expect("entries in the stream", wire.call("XLEN", job.stream), job.entries)
     finally:
         wire.call("XGROUP", "DESTROY", job.stream, job.group)
     return measured

@@ -82,8 +82,8 @@ def entry_fields(number: int) -> tuple[Argument, ...]:
 def fill(wire: Wire, stream: str, entries: int, frame: str) -> None:
     """Makes `stream` hold the first `entries` orders; a stream that does already is kept.
 
-    `frame` is `fields` (see `entry_fields`) or `faststream` (its own binary frame, in which
-    alone it carries headers).
+    `frame` is `fields` (see `entry_fields`), `faststream` (its own binary frame, in which alone
+    it carries headers) or `taskiq` (its message in JSON).
     """
     if wire.call("XLEN", stream) == entries:
         return
@@ -93,6 +93,10 @@ def fill(wire: Wire, stream: str, entries: int, frame: str) -> None:
         from benchmarks.faststream.stream import frames
 
         contents = frames(entries)
+    elif frame == "taskiq":
+        from benchmarks.taskiq.stream import frames as taskiq_frames
+
+        contents = taskiq_frames(entries)
     else:
         contents = (entry_fields(number) for number in range(entries))
     wire.call_many(("XADD", stream, "*", *fields) for fields in contents)

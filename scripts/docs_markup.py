@@ -59,13 +59,13 @@ class Rules(InlineProcessor):
     ) -> tuple[Element, int, int]:
         words = Element("span")
         last: Element | None = None
-        for part in re.split(f"({NUMBER})", m[0]):
-            if re.fullmatch(NUMBER, part):
-                last = SubElement(words, "autoref", {"identifier": anchor(part)})
+        # The word belongs to the first link: "rule 5.1", and "6.4" after it.
+        for part in re.split(f"((?:rules?\\s)?{NUMBER})", m[0]):
+            number = re.search(NUMBER, part)
+            if number is not None:
+                last = SubElement(words, "autoref", {"identifier": anchor(number[0])})
                 last.text = part
-            elif last is None:
-                words.text = part
-            else:
+            elif last is not None:
                 last.tail = part
         return words, m.start(0), m.end(0)
 

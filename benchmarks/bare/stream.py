@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from typing import cast
 
 import hiredis
@@ -11,8 +12,10 @@ import msgspec
 
 from benchmarks.common import (
     BLOCK_MS,
+    COUNT_FIELD,
     HEADERS,
     READ_COUNT,
+    WORKERS,
     Job,
     Order,
     Stopwatch,
@@ -21,7 +24,8 @@ from benchmarks.common import (
 )
 from benchmarks.wire import Argument, pack
 
-StreamReply = list[tuple[bytes, list[tuple[bytes, list[bytes]]]]]
+Entry = tuple[bytes, list[bytes]]
+StreamReply = list[tuple[bytes, list[Entry]]]
 
 
 class Connection(asyncio.Protocol):
@@ -84,6 +88,79 @@ async def consume(job: Job, tally: Tally) -> None:
         for entry_id, fields in reply[0][1] if reply else ():
             await handle(decode(fields[fields.index(b"_payload") + 1]))
             ids.append(entry_id)
+        acknowledged = connection.send("XACK", job.stream, job.group, *ids) if ids else None
+        if tally.handled < job.entries:
+            reading = connection.send(*read, "STREAMS", job.stream, ">")
+        elif acknowledged:
+            await acknowledged
+    await tally.settled()
+    connection.transport.close()
+
+
+async def consume_retried(job: Job, tally: Tally) -> None:
+    """The copies of a batch in one write; once they are stored, one XACK for it, and one XDEL for
+    the copies that are done, with the next read."""
+    connection = await connect(job)
+    decode = msgspec.json.Decoder(Order).decode
+
+    async def handle(received: Order, attempt: int) -> bool:
+        if attempt == 1:
+            tally.fail()
+            return False
+        tally.count(received)
+        return True
+
+    read = ("XREADGROUP", "GROUP", job.group, "bare", "COUNT", READ_COUNT, "BLOCK", BLOCK_MS)
+    reading = connection.send(*read, "STREAMS", job.stream, ">")
+    while tally.handled < job.entries:
+        reply = cast("StreamReply | None", await reading)
+        ids: list[bytes] = []
+        done: list[bytes] = []
+        storing: list[asyncio.Future[object]] = []
+        for entry_id, fields in reply[0][1] if reply else ():
+            attempt = 1
+            if COUNT_FIELD in fields:
+                attempt += int(fields[fields.index(COUNT_FIELD) + 1])
+                done.append(entry_id)
+            ids.append(entry_id)
+            if not await handle(decode(fields[fields.index(b"_payload") + 1]), attempt):
+                copy = (*fields, COUNT_FIELD, b"%d" % attempt)
+                storing.append(connection.send("XADD", job.stream, "*", *copy))
+        for stored in storing:
+            await stored
+        if ids:
+            acknowledged = connection.send("XACK", job.stream, job.group, *ids)
+            if done:
+                acknowledged = connection.send("XDEL", job.stream, *done)
+            if tally.handled == job.entries:
+                await acknowledged
+        if tally.handled < job.entries:
+            reading = connection.send(*read, "STREAMS", job.stream, ">")
+    await tally.settled()
+    connection.transport.close()
+
+
+async def consume_by_workers(job: Job, tally: Tally) -> None:
+    """Eight coroutines share each batch."""
+    connection = await connect(job)
+    decode = msgspec.json.Decoder(Order).decode
+
+    async def handle(received: Order) -> None:
+        await asyncio.sleep(0)
+        tally.count(received)
+
+    async def work(entries: Iterator[Entry]) -> None:
+        for _, fields in entries:
+            await handle(decode(fields[fields.index(b"_payload") + 1]))
+
+    read = ("XREADGROUP", "GROUP", job.group, "bare", "COUNT", READ_COUNT, "BLOCK", BLOCK_MS)
+    reading = connection.send(*read, "STREAMS", job.stream, ">")
+    while tally.handled < job.entries:
+        reply = cast("StreamReply | None", await reading)
+        entries = reply[0][1] if reply else []
+        shared = iter(entries)
+        await asyncio.gather(*(work(shared) for _ in range(WORKERS)))
+        ids = [entry_id for entry_id, _ in entries]
         acknowledged = connection.send("XACK", job.stream, job.group, *ids) if ids else None
         if tally.handled < job.entries:
             reading = connection.send(*read, "STREAMS", job.stream, ">")

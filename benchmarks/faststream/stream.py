@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 from fast_depends.msgspec import MsgSpecSerializer
-from faststream.redis import BinaryMessageFormatV1, RedisBroker, StreamSub
-from pydantic import BaseModel
+from faststream.redis import (
+    BinaryMessageFormatV1,
+    RedisBroker,
+    RedisStreamMessage,
+    StreamSub,
+)
 
 from benchmarks.common import (
     HEADERS,
     READ_COUNT,
+    WORKERS,
     Job,
     Order,
     Stopwatch,
@@ -24,6 +29,7 @@ from benchmarks.common import (
     order,
     publish_all,
 )
+from benchmarks.order_model import OrderModel
 from benchmarks.wire import Argument
 
 if TYPE_CHECKING:
@@ -32,18 +38,6 @@ if TYPE_CHECKING:
 
 SILENT = cast("LoggerProto", None)
 """Its documented way to log nothing; the annotation has no room for it."""
-
-
-class OrderModel(BaseModel):
-    """`Order` for pydantic."""
-
-    id: int
-    customer: str
-    sku: str
-    quantity: int
-    price_cents: int
-    currency: str
-    express: bool
 
 
 def frames(entries: int) -> list[tuple[Argument, ...]]:
@@ -85,6 +79,35 @@ async def consume_msgspec(job: Job, tally: Tally) -> None:
 
     @broker.subscriber(stream=_source(job))
     async def handle(received: Order) -> None:
+        tally.count(received)
+
+    await _run(broker, tally)
+
+
+async def consume_retried(job: Job, tally: Tally) -> None:
+    """It has no retries on streams: the handler publishes a copy by hand, with its count in a
+    header, and returns, so that the original is acknowledged."""
+    broker = RedisBroker(job.url, logger=SILENT, serializer=MsgSpecSerializer())
+
+    @broker.subscriber(stream=_source(job))
+    async def handle(received: Order, message: RedisStreamMessage) -> None:
+        if "x-retry-count" not in message.headers:
+            tally.fail()
+            headers = {**message.headers, "x-retry-count": "1"}
+            await broker.publish(received, stream=job.stream, headers=headers)
+        else:
+            tally.count(received)
+
+    await _run(broker, tally)
+
+
+async def consume_by_workers(job: Job, tally: Tally) -> None:
+    """Its `max_workers`."""
+    broker = RedisBroker(job.url, logger=SILENT, serializer=MsgSpecSerializer())
+
+    @broker.subscriber(stream=_source(job), max_workers=WORKERS)
+    async def handle(received: Order) -> None:
+        await asyncio.sleep(0)
         tally.count(received)
 
     await _run(broker, tally)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from examples.refunds.processor import Processor
-from examples.refunds.service import REDIS_URL, Refund, clients, settle
+from examples.refunds.service import BACKOFF, REDIS_URL, Refund, clients, settle
 from surestream import RETRY_COUNT_HEADER, App, Headers, Outcome, State, Subscriber
-from surestream.redis import DurableZset, RedisBroker, RedisStream
+from surestream.redis import ClaimingStream, DurableZset, RedisBroker, RedisStream
 
 log = logging.getLogger("refunds")
 
@@ -36,11 +36,18 @@ def refunds() -> RedisStream:
     return RedisStream("refunds", group="refunds", delayed_retry=DurableZset("refunds.delayed"))
 
 
+def priority_refunds() -> ClaimingStream:
+    """The urgent ones: what failed stays pending, and is claimed again after ``BACKOFF``."""
+    return RedisStream.claiming("refunds.priority", min_idle=BACKOFF, group="refunds")
+
+
 process_refund = Subscriber(refunds(), ProcessRefund())
+process_priority_refund = Subscriber(priority_refunds(), ProcessRefund())
 review = Subscriber(RedisStream("refunds.dlq", group="refunds-review"), Review())
 
 app = App("refunds", version="0.1.0", lifespan=clients)
 redis = app.add(RedisBroker(REDIS_URL))
 # Five deliveries of one refund, the first included; then the dead-letter stream.
 redis.include(process_refund, max_attempts=5, dead_letter="refunds.dlq")
+redis.include(process_priority_refund, max_attempts=5, dead_letter="refunds.dlq")
 redis.include(review)

@@ -66,6 +66,13 @@ async def process_refund(refund: Refund, processor: State[Processor]) -> Outcome
     return await settle(processor, refund)
 
 
+@subscriber(RedisStream.claiming("refunds.priority", min_idle=BACKOFF, group="refunds"))
+async def process_priority_refund(refund: Refund, processor: State[Processor]) -> Outcome:
+    """Pay back one that is urgent: no copies; what failed, or was on a worker that died, stays
+    pending in its place, and whoever is free claims it after ``BACKOFF``."""
+    return await settle(processor, refund)
+
+
 async def settle(processor: Processor, refund: Refund) -> Outcome:
     """Three refusals, three outcomes."""
     try:
@@ -93,4 +100,5 @@ app = App("refunds", version="0.1.0", lifespan=clients)
 redis = app.add(RedisBroker(REDIS_URL))
 # Five deliveries of one refund, the first included; then the dead-letter stream.
 redis.include(process_refund, max_attempts=5, dead_letter="refunds.dlq")
+redis.include(process_priority_refund, max_attempts=5, dead_letter="refunds.dlq")
 redis.include(review)

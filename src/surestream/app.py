@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from surestream.broker import Broker
 from surestream.declaration import UNSET, Unset, duration
-from surestream.errors import DeclarationError, DeclarationTypeError
+from surestream.errors import DeclarationError, DeclarationTypeError, calling_site
 from surestream.middleware import Middleware, PublishMiddleware, checked
 from surestream.runtime.lifecycle import Run
 from surestream.runtime.observe import Observer
@@ -46,18 +47,21 @@ class App:
         connect_timeout: float | timedelta = 30.0,
         shutdown_timeout: float | timedelta = 30.0,
     ) -> None:
-        self.title = _text("title", title)
-        self.version = _text("version", version)
-        self.strict = strict
-        self.middleware: Sequence[Middleware] = checked(
-            "middleware", middleware, "delivery, call_next"
-        )
-        self.publish_middleware: Sequence[PublishMiddleware] = checked(
-            "publish_middleware", publish_middleware, "message, send"
-        )
-        self.connect_timeout = duration("connect_timeout", connect_timeout)
-        self.shutdown_timeout = duration("shutdown_timeout", shutdown_timeout)
-        self._lifespan = _callable_lifespan(lifespan)
+        try:
+            self.title = _text("title", title)
+            self.version = _text("version", version)
+            self.strict = _yes_or_no("strict", strict)
+            self.middleware: Sequence[Middleware] = checked(
+                "middleware", middleware, "delivery, call_next"
+            )
+            self.publish_middleware: Sequence[PublishMiddleware] = checked(
+                "publish_middleware", publish_middleware, "message, send"
+            )
+            self.connect_timeout = duration("connect_timeout", connect_timeout)
+            self.shutdown_timeout = duration("shutdown_timeout", shutdown_timeout)
+            self._lifespan = _callable_lifespan(lifespan)
+        except DeclarationError as error:
+            raise error.at(calling_site("App(…)")) from None
         self._brokers: list[Broker[Any]] = []
 
     def add(self, broker: B) -> B:
@@ -65,7 +69,10 @@ class App:
         _check_broker(broker)
         if broker in self._brokers:
             raise DeclarationError(
-                f"add({broker!r}) twice", why="it is part of this app already", write="one add()"
+                f"add({broker!r}) twice",
+                where=calling_site("add(…)"),
+                why="it is part of this app already",
+                write="one add() for each broker",
             )
         self._brokers.append(broker)
         return broker
@@ -140,17 +147,50 @@ def _text(name: str, value: object) -> str:
 def _check_broker(broker: object) -> None:
     if isinstance(broker, Broker):
         return
-    hint = "the class itself: call it" if isinstance(broker, type) else "no broker"
+    hint = "it is the class of a broker: call it" if isinstance(broker, type) else "no broker"
     raise DeclarationTypeError(
-        f"add({broker!r})", why=hint, write='app.add(RedisBroker("redis://localhost:6379"))'
+        f"add({broker!r})",
+        where=calling_site("add(…)"),
+        why=hint,
+        write='app.add(RedisBroker("redis://localhost:6379"))',
     )
 
 
 def _callable_lifespan(value: Lifespan | None) -> Lifespan | None:
-    if value is None or callable(value):
+    if value is None:
+        return None
+    fault = _lifespan_fault(value)
+    if fault is None:
         return value
     raise DeclarationTypeError(
-        f"lifespan={value!r}",
-        why="it is no async context manager function",
-        write="@asynccontextmanager\nasync def clients(app): yield Clients(...)",
+        f"lifespan={getattr(value, '__qualname__', repr(value))}",
+        why=fault,
+        write="@asynccontextmanager above async def clients(app): … yield Clients(…)",
     )
+
+
+def _lifespan_fault(value: object) -> str | None:
+    if not callable(value):
+        return "it is no function that opens an async context manager"
+    if any(
+        kind(value)
+        for kind in (
+            inspect.isasyncgenfunction,
+            inspect.iscoroutinefunction,
+            inspect.isgeneratorfunction,
+        )
+    ):
+        return "calling it gives no async context manager: its decorator is missing"
+    try:
+        inspect.signature(value).bind(None)
+    except TypeError:
+        return "it is called with the app, and with nothing else"
+    except ValueError:  # not written in Python: nothing can be told
+        return None
+    return None
+
+
+def _yes_or_no(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise DeclarationTypeError(f"{name}={value!r}", why="it is a yes or no", write=f"{name}=True")

@@ -11,7 +11,7 @@ from surestream.codec import Codec, JsonCodec, check_codec
 from surestream.contract import RunContext, Source, Transport
 from surestream.declaration import UNSET, Redelivery
 from surestream.delivery import Key
-from surestream.errors import DeclarationError, NotRunning, Site
+from surestream.errors import DeclarationError, NotRunning, Site, calling_site
 from surestream.message import HeaderValues
 from surestream.middleware import Middleware, PublishMiddleware, checked
 from surestream.mounting import MountOptions, mount, mount_site
@@ -43,11 +43,14 @@ class Broker(Publishing, Generic[S]):
         middleware: Sequence[Middleware] = (),
         publish_middleware: Sequence[PublishMiddleware] = (),
     ) -> None:
-        self._codec: Codec = JsonCodec() if codec is None else check_codec(codec)
-        self._middleware = checked("middleware", middleware, "delivery, call_next")
-        self.publish_middleware: Sequence[PublishMiddleware] = checked(
-            "publish_middleware", publish_middleware, "message, send"
-        )
+        try:
+            self._codec: Codec = JsonCodec() if codec is None else check_codec(codec)
+            self._middleware = checked("middleware", middleware, "delivery, call_next")
+            self.publish_middleware: Sequence[PublishMiddleware] = checked(
+                "publish_middleware", publish_middleware, "message, send"
+            )
+        except DeclarationError as error:
+            raise error.at(calling_site(f"{type(self).__name__}(…)")) from None
         self._mounts: list[Mounted] = []
         self._runs: list[Run] = []
 

@@ -73,6 +73,9 @@ class Abilities:
     """Where copies go; ``None`` where the source reads many addresses (rule 4.2)."""
     settles: bool = True
     """A delivery can be acknowledged; otherwise taking it was all."""
+    gives_back: bool = True
+    """What was taken and not started can be handed back at a stop; otherwise it is handled
+    first (rule 7.4)."""
     counts_crashes: bool = False
     """The server's count tells runs that died (rule 3.5)."""
     competes: bool = True

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, cast
 
 from surestream.delivery import Delivery
-from surestream.errors import DeclarationError, DeclarationTypeError
+from surestream.errors import DeclarationError, DeclarationTypeError, calling_site
 from surestream.outcome import Outcome, seconds
 
 __all__ = [
@@ -41,6 +41,12 @@ UNSET: Final = Unset.UNSET
 
 MAX_ATTEMPTS: Final = 2**31
 MAX_ADDRESS: Final = 65_535
+_WRITE: Final = {
+    "dead_letter": 'dead_letter="refunds.dlq"',
+    "quarantine": 'quarantine="refunds.undecodable"',
+    "publish address": 'publish("refunds", …)',
+    "retry_to(delivery)": 'a function that returns an address, such as "refunds"',
+}
 
 RetryTo = str | Callable[[Delivery], str]
 """Where copies go: an address, or a function of the delivery (rule 4.2)."""
@@ -81,6 +87,12 @@ class Redelivery:
     max_unsettled: int | Unset = UNSET
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except DeclarationError as error:
+            raise error.at(calling_site("Redelivery(…)")) from None
+
+    def _check(self) -> None:
         _check_max_attempts(self.max_attempts)
         for name in ("dead_letter", "quarantine"):
             value: object = getattr(self, name)
@@ -161,32 +173,39 @@ def check_address(value: object, setting: str) -> str:
         if value is None:
             why = "None is no address; leave the setting out where you want none"
         raise DeclarationTypeError(
-            f"{setting}={_cut(value)}", why=why, write=f'{setting}="refunds.dlq"'
+            f"{setting}={_cut(value)}", why=why, write=_WRITE.get(setting, f'{setting}="refunds"')
         )
     why = None
     if not value.strip():
         why = "an address needs a name"
     elif any(sign.isspace() or ord(sign) < 32 or ord(sign) == 127 for sign in value):
         why = "an address has no white space or control characters"
-    elif len(value.encode("utf-8", "surrogatepass")) > MAX_ADDRESS:
+    elif any("\ud800" <= sign <= "\udfff" for sign in value):
+        why = "an address is text that can be written as UTF-8"
+    elif len(value.encode()) > MAX_ADDRESS:
         why = f"an address has at most {MAX_ADDRESS:,} bytes"
     elif any(level in ("*", "+", "#", ">") for level in re.split(r"[./]", value)):
         why = "nothing can be published to a wildcard (rule 4.6)"
     if why is not None:
         raise DeclarationError(
-            f"{setting}={_cut(value)}", why=why, write=f'{setting}="refunds.dlq"'
+            f"{setting}={_cut(value)}", why=why, write=_WRITE.get(setting, f'{setting}="refunds"')
         )
     return value
 
 
 def check_of_delivery(function: Callable[..., object], setting: str) -> None:
     """Refuse what cannot be asked with a delivery, and what would have to be awaited."""
-    name = getattr(function, "__name__", repr(function))
+    check_asked(function, setting, "delivery")
+
+
+def check_asked(function: Callable[..., object], setting: str, arguments: str) -> None:
+    """Refuse what cannot be called with ``arguments``, and what would have to be awaited."""
+    name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
     why = None
     try:
-        inspect.signature(function).bind(None)
+        inspect.signature(function).bind(*arguments.split(", "))
     except TypeError:
-        why = "it is asked with the delivery, and with nothing else"
+        why = f"it is called with ({arguments}), and with nothing else"
     except ValueError:  # not written in Python: nothing can be told
         return
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
@@ -194,7 +213,7 @@ def check_of_delivery(function: Callable[..., object], setting: str) -> None:
         why = "it is an async function: nothing would await it"
     if why is not None:
         raise DeclarationTypeError(
-            f"{setting}={name}", why=why, write=f"{setting}=lambda delivery: …"
+            f"{setting}={name}", why=why, write=f"{setting}=lambda {arguments}: …"
         )
 
 
@@ -234,7 +253,10 @@ def _check_number(value: object, name: str, least: int) -> None:
 
 
 def _check_rules(rules: object) -> None:
-    if rules is UNSET or (callable(rules) and not isinstance(rules, type)):
+    if rules is UNSET:
+        return
+    if callable(rules) and not isinstance(rules, type):
+        check_asked(rules, "on_error", "error, attempt")
         return
     if not isinstance(rules, Mapping):
         raise DeclarationTypeError(

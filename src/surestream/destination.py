@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 from surestream.declaration import check_address
-from surestream.errors import DeclarationError, DeclarationTypeError
+from surestream.errors import DeclarationError, DeclarationTypeError, calling_site
 
 __all__ = ["destination_of", "outgoing"]
 
@@ -27,12 +27,17 @@ def outgoing(destination: str) -> Callable[[_C], _C]:
     """
     if isinstance(cast(object, destination), type):
         raise DeclarationTypeError(
-            f"@outgoing on {destination}", why="the destination is missing", write=_EXAMPLE
+            f"@outgoing on {cast('type[object]', destination).__qualname__}",
+            where=calling_site("@outgoing"),
+            why="the destination is missing",
+            write=_EXAMPLE,
         )
     try:
         check_address(destination, "destination")
     except DeclarationError as error:
-        raise type(error)(error.what, why=error.why, write=_EXAMPLE) from None
+        raise type(error)(
+            error.what, where=calling_site("@outgoing"), why=error.why, write=_EXAMPLE
+        ) from None
 
     def declare(kind: _C) -> _C:
         _check_class(kind)
@@ -40,6 +45,7 @@ def outgoing(destination: str) -> Callable[[_C], _C]:
         if declared is not None:
             raise DeclarationError(
                 f"@outgoing({destination!r}) on {kind.__qualname__}",
+                where=calling_site("@outgoing"),
                 why=f"its destination is {declared!r} already",
                 write="one destination, or publish(name, value) where it differs",
             )
@@ -58,11 +64,15 @@ def destination_of(value: object) -> str | None:
 def _check_class(kind: object) -> None:
     if not isinstance(kind, type):
         raise DeclarationTypeError(
-            f"@outgoing on {kind!r}", why="a destination belongs to a class", write=_EXAMPLE
+            f"@outgoing on {kind!r}",
+            where=calling_site("@outgoing"),
+            why="a destination belongs to a class",
+            write=_EXAMPLE,
         )
     if typing.is_typeddict(kind):
         raise DeclarationTypeError(
             f"@outgoing on {kind.__qualname__}",
+            where=calling_site("@outgoing"),
             why="values of a TypedDict are plain dicts: they do not know their type",
             write="publish(name, value), or a msgspec.Struct or dataclass",
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = [
     "BrokerRefused",
@@ -38,6 +40,24 @@ class Site:
         return f"{self.handler} at {self.file}:{self.line}"
 
 
+def calling_site(what: str) -> Site:
+    """The line of the user's program that called into this package to declare ``what``."""
+    frame = inspect.currentframe()
+    while frame is not None and _is_ours(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    if frame is None:
+        return Site(what, "<unknown>", 0)
+    path = Path(frame.f_code.co_filename)
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return Site(what, str(here), frame.f_lineno)
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and (
+        module.partition(".")[0] == "surestream" or module == "dataclasses"
+    )
+
+
 class DeclarationError(SureStreamError, ValueError):
     """A declaration that cannot work, refused before the first message (rule 7.1).
 
@@ -55,8 +75,9 @@ class DeclarationError(SureStreamError, ValueError):
         super().__init__(what, why, write, where)
 
     def at(self, where: Site | str) -> DeclarationError:
-        """The same refusal, told with the registration it belongs to."""
-        if self.where is not None:
+        """The same refusal, told with the registration it belongs to; one that knows its place
+        keeps it, unless it is the same line under a better name."""
+        if self.where is not None and not _same_line(self.where, where):
             return self
         return type(self)(self.what, why=self.why, write=self.write, where=where)
 
@@ -68,6 +89,14 @@ class DeclarationError(SureStreamError, ValueError):
         if self.write is not None:
             lines.append(f"  write: {self.write}")
         return "\n".join(lines)
+
+
+def _same_line(one: Site | str, other: Site | str) -> bool:
+    return (
+        isinstance(one, Site)
+        and isinstance(other, Site)
+        and (one.file, one.line) == (other.file, other.line)
+    )
 
 
 class DeclarationTypeError(DeclarationError, TypeError):

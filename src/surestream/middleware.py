@@ -200,7 +200,7 @@ def _fault(each: object, arguments: str) -> str | None:
     if isinstance(each, type):
         return "it is a class: give one of its objects, or a function"
     try:
-        inspect.signature(each).bind(None, None)
+        inspect.signature(each, follow_wrapped=False).bind(None, None)
     except TypeError:
         return f"it is called with ({arguments})"
     except ValueError:  # not written in Python: nothing can be told

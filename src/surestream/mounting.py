@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
-from types import FrameType
 from typing import Any, Final, TypedDict, TypeVar, cast
 
 from surestream.codec import Codec, check_codec
@@ -25,7 +22,7 @@ from surestream.declaration import (
     duration,
 )
 from surestream.delivery import Key
-from surestream.errors import DeclarationError, DeclarationTypeError, Site
+from surestream.errors import DeclarationError, DeclarationTypeError, Site, calling_site
 from surestream.middleware import Middleware, checked
 from surestream.outcome import Outcome
 from surestream.runtime.calls.calling import compile_call
@@ -189,16 +186,11 @@ def check_subscriber(value: object) -> Subscriber[Any, ..., Any]:
 
 def mount_site(subscriber: object) -> Site:
     """Where in the user's program ``include`` was called."""
-    frame: FrameType | None = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("surestream."):
-        frame = frame.f_back
-    handler = getattr(subscriber, "site", None)
-    name = handler.handler if isinstance(handler, Site) else repr(subscriber)
-    if frame is None:
-        return Site(name, "<unknown>", 0)
-    path = Path(frame.f_code.co_filename)
-    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Site(name, str(here), frame.f_lineno)
+    site: object = getattr(subscriber, "site", None)
+    if isinstance(site, Site):
+        return calling_site(site.handler)
+    name: object = getattr(subscriber, "__qualname__", None)
+    return calling_site(name if isinstance(name, str) else repr(subscriber))
 
 
 def _unknown(name: str) -> DeclarationError:

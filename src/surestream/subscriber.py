@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Generic, ParamSpec, TypeVar, cast
 
 from surestream.contract import Source
-from surestream.errors import DeclarationTypeError, Site
+from surestream.errors import DeclarationTypeError, Site, calling_site
 
 __all__ = ["Subscriber", "site_of", "subscriber", "written_function"]
 
@@ -135,7 +135,7 @@ def _check_source(source: object, handler: object) -> None:
         why = "a name alone does not say which broker and structure it is"
     raise DeclarationTypeError(
         f"source {source!r}",
-        where=site_of(handler) if callable(handler) else None,
+        where=site_of(handler) if callable(handler) else calling_site("@subscriber"),
         why=why,
         write='a source such as RedisStream("refunds", group="refunds")',
     )
@@ -151,4 +151,6 @@ def _check_handler(handler: object) -> None:
     elif isinstance(handler, type):
         why = "it is a class: a message would only build an object of it"
         write = f"Subscriber(source, {handler.__qualname__}())"
-    raise DeclarationTypeError(f"handler {handler!r}", why=why, write=write)
+    raise DeclarationTypeError(
+        f"handler {handler!r}", where=calling_site("Subscriber(…)"), why=why, write=write
+    )

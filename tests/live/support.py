@@ -119,6 +119,14 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def pause(self) -> None:
+        """Freeze it: it holds what it holds, and does nothing."""
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo :meth:`pause`."""
+        self.send(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it at once."""
         self.send(signal.SIGKILL)

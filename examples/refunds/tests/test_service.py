@@ -154,6 +154,23 @@ async def test_the_backoff_is_exact_to_the_millisecond(form: ModuleType) -> None
         tb.assert_called(form.process_refund, times=5)
 
 
+async def test_an_urgent_refund_is_back_in_its_place_after_the_backoff(form: ModuleType) -> None:
+    async with TestApp(form.app) as tb:
+        await tb.publish("refunds.priority", BY_HAND)
+        for tries in range(1, 5):
+            await tb.advance(service.BACKOFF - MILLISECOND)
+            tb.assert_called(form.process_priority_refund, times=tries)
+            await tb.advance(MILLISECOND)
+
+        calls = tb.calls(form.process_priority_refund)
+        assert [call.attempt for call in calls] == [1, 2, 3, 4, 5]
+        assert len({call.id for call in calls}) == 1
+        tb.assert_settled(form.process_priority_refund, *["given back"] * 4, "dead letter")
+        (dead,) = tb.published("refunds.dlq")
+        assert (dead.payload, dead.headers[RETRY_COUNT_HEADER]) == (BY_HAND, "5")
+        tb.assert_published("refunds.priority", times=1)
+
+
 async def test_both_forms_give_the_same() -> None:
     assert await everything_that_happens(service) == await everything_that_happens(manual)
 
@@ -162,7 +179,8 @@ async def everything_that_happens(form: ModuleType) -> list[object]:
     """One refund of each kind, from its arrival to its end."""
     cards = ["4000 1234", "busy-once", "busy", "down", "closed"]
     async with TestApp(form.app) as tb:
-        await tb.publish_many("refunds", [Refund(n, card, 500) for n, card in enumerate(cards)])
+        for stream in ("refunds", "refunds.priority"):
+            await tb.publish_many(stream, [Refund(n, card, 500) for n, card in enumerate(cards)])
         await tb.publish("refunds", b"no refund")
         await tb.advance(5 * service.BACKOFF)
         tb.assert_nothing_waits()
@@ -170,7 +188,8 @@ async def everything_that_happens(form: ModuleType) -> list[object]:
             *((one.at, one.payload, one.attempt, one.how) for one in tb.settlements(form.review)),
             *(
                 (one.at, one.payload, one.attempt, one.how)
-                for one in tb.settlements(form.process_refund)
+                for handler in (form.process_refund, form.process_priority_refund)
+                for one in tb.settlements(handler)
             ),
             *((one.at, one.address, one.kind, one.payload) for one in tb.published()),
         ]

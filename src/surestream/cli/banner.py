@@ -123,4 +123,4 @@ def _kill(abilities: Abilities) -> str:
         return "after a kill: lost"
     if abilities.recovers and abilities.lease is not None:
         return f"after a kill: again within {span(abilities.lease)}"
-    return "after a kill: delivered again"
+    return "after a kill: again"

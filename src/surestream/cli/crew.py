@@ -22,6 +22,8 @@ STEADY: Final = 10.0
 """Seconds after which a process that dies has not died at once."""
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
+GIVE_UP: Final = 5
+"""Processes in a row that died at once, at every seat, after which the crew gives up."""
 
 
 @dataclass(slots=True)
@@ -37,14 +39,22 @@ class _Seat:
     never_ran: bool = False
     """The last process that ended here was not up once, and none has been up since."""
 
+    @property
+    def failing(self) -> bool:
+        """Whether nothing lasts here: it does not come up, or dies at once again and again."""
+        if self.process is not None and self.process.lived >= STEADY:
+            return False
+        return self.never_ran or self.short >= GIVE_UP
+
 
 class Crew:
     """``launch.workers`` processes.
 
     The first one starts alone: what is wrong with the service is then said once, and ends the
     crew with its status. Later a worker that dies is started again, at once or, where it had
-    lived less than 10 s, after a pause that grows up to 30 s. The crew gives up when no worker
-    comes up any more, or when one is refused at its first start.
+    lived less than 10 s, after a pause that grows up to 30 s. The crew gives up when one is
+    refused at its first start, and when every worker either does not come up any more or died
+    at once five times in a row.
     """
 
     def __init__(self, launch: Launch, *, chance: random.Random, spawn: Spawn = spawn) -> None:
@@ -100,9 +110,9 @@ class Crew:
             told = await self._live(seat)
             if self._stopping.is_set():
                 return
-            if self._hopeless(seat):
-                if seat.number > 1 or seat.status > WRONG_USE:
-                    log.critical("%s, and no worker comes up: stopping", told)
+            if why := self._hopeless(seat):
+                if len(self._seats) > 1 or seat.status > WRONG_USE:
+                    log.critical("%s%s: stopping", told, why)
                 self._dismiss()
                 return
             pause = pause_after(seat.short, self._chance)
@@ -111,7 +121,8 @@ class Crew:
 
     async def _live(self, seat: _Seat) -> str:
         """One process, from its start to its end; how it ended."""
-        launch = replace(self._launch, number=seat.number, introduces=not self._complete_once(seat))
+        introduces = seat.number == 1 and seat.lives == 1
+        launch = replace(self._launch, number=seat.number, introduces=introduces)
         try:
             process = seat.process = await self._spawn(launch)
         except OSError as error:
@@ -130,9 +141,6 @@ class Crew:
         seat.short = seat.short + 1 if process.lived < STEADY else 0
         return f"worker {seat.number} (process {process.pid}) {_how(seat.status)}"
 
-    def _complete_once(self, seat: _Seat) -> bool:
-        return seat.number > 1 or seat.lives > 1
-
     def _tell_when_complete(self) -> None:
         processes = [seat.process for seat in self._seats]
         pids = [one.pid for one in processes if one is not None and one.running]
@@ -140,10 +148,13 @@ class Crew:
             self._complete = True
             log.info("%s run: processes %s", self.name, ", ".join(map(str, pids)))
 
-    def _hopeless(self, seat: _Seat) -> bool:
-        if all(one.never_ran for one in self._seats):
-            return True
-        return seat.lives == 1 and seat.never_ran and seat.status == WRONG_USE
+    def _hopeless(self, seat: _Seat) -> str:
+        """Why another process would be no use, after the one that ended at ``seat``; or nothing."""
+        if len(self._seats) == 1 or (seat.lives == 1 and seat.status == WRONG_USE):
+            return " before it ran" if seat.never_ran else ""
+        if all(one.failing for one in self._seats):
+            return ", and no worker lasts any more"
+        return ""
 
     async def _rest(self, pause: float) -> None:
         try:

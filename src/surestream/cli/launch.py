@@ -41,7 +41,8 @@ class Launch:
 
 def command_of(launch: Launch) -> list[str]:
     """The command line of a process for ``launch``, under the interpreter options of this one."""
-    module = ["-m", "surestream.cli.child"]
+    # Not the working directory before the library: a file there may bear any name (-P).
+    module = ["-P", "-m", "surestream.cli.child"]
     # The target by itself too: it is what one looks for in a list of processes.
     return [*_interpreter(), *module, launch.target, msgspec.json.encode(launch).decode()]
 

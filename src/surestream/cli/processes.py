@@ -48,10 +48,15 @@ class ServiceProcess:
         self._news = asyncio.Event()
         self._killing: asyncio.TimerHandle | None = None
         self._began = loop.time()
+        self._ended: float | None = None
         self._listening = loop.create_task(self._listen(reader))
         self._ending = loop.create_task(self._end())
-        self.lived = 0.0
-        """Seconds from start to end, once it has ended."""
+
+    @property
+    def lived(self) -> float:
+        """Seconds from its start to its end, or to now."""
+        until = asyncio.get_running_loop().time() if self._ended is None else self._ended
+        return until - self._began
 
     async def up_or_ended(self) -> None:
         """Wait until the service runs, or the process has ended."""
@@ -96,7 +101,7 @@ class ServiceProcess:
 
     async def _end(self) -> int:
         status = await self._process.wait()
-        self.lived = asyncio.get_running_loop().time() - self._began
+        self._ended = asyncio.get_running_loop().time()
         if self._killing is not None:
             self._killing.cancel()
         # What it said last may still be under way; what it started itself may hold the line.

@@ -19,7 +19,7 @@ from surestream.cli.target import RUN, find_app
 from surestream.declaration import duration
 from surestream.errors import DeclarationError
 
-__all__ = ["check_timeout", "import_app", "run_service"]
+__all__ = ["check_timeout", "import_app", "look_here_first", "run_service"]
 
 
 def run_service(
@@ -60,9 +60,14 @@ def run_service(
 def import_app(target: str, *, factory: bool, invocation: Invocation = RUN) -> App:
     """The app at ``target``, imported as ``python -c "import service"`` would. Raises
     ``UseError``."""
-    # The script's own folder, which Python puts there, is not the user's.
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 (sys.path holds text)
+    look_here_first()
     return find_app(target, factory=factory, invocation=invocation)
+
+
+def look_here_first() -> None:
+    """Let modules of the working directory be found; the script's own folder, which Python puts
+    there, is not the user's."""
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 (sys.path holds text)
 
 
 def check_timeout(seconds: float | None) -> None:

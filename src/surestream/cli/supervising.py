@@ -16,7 +16,7 @@ from surestream.cli.faults import UseError, print_fault
 from surestream.cli.launch import Launch
 from surestream.cli.logs import set_up_logging
 from surestream.cli.reloading import Reloading
-from surestream.cli.running import check_timeout
+from surestream.cli.running import check_timeout, look_here_first
 from surestream.cli.signals import ENDED_AT_ONCE, StopSignals, say
 from surestream.cli.statuses import CLEAN, WRONG_USE, signaled
 from surestream.cli.target import check_target
@@ -68,6 +68,7 @@ def _supervise(launch: Launch, option: str, make: Callable[[], Keeper]) -> int:
         if os.name != "posix":
             raise UseError(f"{option} is for Linux and macOS")
         # What no process could make good is told here, and once.
+        look_here_first()
         check_target(launch.target)
         check_timeout(launch.shutdown_timeout)
         keeper = make()

@@ -13,6 +13,7 @@ except ImportError as error:  # pragma: no cover - needs an environment without 
 from surestream.redis.broker import RedisBroker
 from surestream.redis.publisher import RedisPublisher
 from surestream.redis.sources import (
+    ClaimingStream,
     ConsumerGroup,
     DurableZset,
     EntryId,
@@ -24,6 +25,7 @@ from surestream.redis.sources import (
 del _hiredis, _redis
 
 __all__ = [
+    "ClaimingStream",
     "ConsumerGroup",
     "DurableZset",
     "EntryId",

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from surestream.contract import Recovered
@@ -16,12 +16,15 @@ from surestream.redis.acknowledgements import Acknowledgements
 from surestream.redis.entries import RawEntry, StreamDelivery, deliver, deliver_one
 from surestream.redis.errors import NoGroup, Unblocked
 from surestream.redis.groups import StreamGroup
+from surestream.redis.looks import ClaimingLook, Look, OrphanLook
 from surestream.redis.marks import Marks
+from surestream.redis.pending import PendingList
 from surestream.redis.publishing import explained
 from surestream.redis.reader import StreamReader
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.recovery import Claim, Recovery
 from surestream.redis.seat import Seat
+from surestream.redis.sources import ClaimingStream, StreamSource
 from surestream.redis.telling import Telling
 
 __all__ = ["Arrivals"]
@@ -36,22 +39,23 @@ MENDS_IN_A_ROW: Final = 3
 class Arrivals:
     """Turns what the server hands over into deliveries, none twice and none lost.
 
-    ``idle`` gives the seconds after which an entry is an orphan, ``None`` for never;
-    ``careful``: what was handed out before is for :meth:`recover` alone (rule 3.6).
+    ``lease`` gives the seconds after which an entry is taken over, ``None`` for never. ``cap``: how
+    many deliveries a message gets. ``uncount`` has the server forget that it counted a delivery.
     """
 
     def __init__(
         self,
+        source: StreamSource,
         seat: Seat,
         origin: Origin,
         *,
         command: ReconnectingLink,
         reading: ReconnectingLink,
-        block: float,
         group: StreamGroup,
         acks: Acknowledgements,
-        idle: Callable[[], float | None],
-        careful: bool,
+        cap: int | None,
+        lease: Callable[[], float | None],
+        uncount: Callable[[Sequence[StreamDelivery]], Awaitable[None]],
         chance: random.Random,
     ) -> None:
         self._seat = seat
@@ -60,12 +64,22 @@ class Arrivals:
         self._reading = reading
         self._group = group
         self._acks = acks
-        self._careful = careful
+        # What was handed out before is for `recover` alone (rule 3.6).
+        self._careful = source.abilities.recovers
+        claims = isinstance(source, ClaimingStream)
+        self._cap = cap if claims else None
+        self._uncount = uncount
         self._chance = chance
         self._loop = asyncio.get_running_loop()
-        self._reader = StreamReader(reading, command, seat, block)
+        self._reader = StreamReader(reading, command, seat, source.block)
         self._marks = Marks(command, seat)
-        self._recovery = Recovery(command, seat, idle=idle, busy=self._in_hand, chance=chance)
+        pending = PendingList(command, seat)
+        look: Look = OrphanLook(pending, chance, lease)
+        if claims:
+            look = ClaimingLook(pending, chance, source.min_idle)
+        self._recovery = Recovery(
+            command, seat, pending, look, busy=self._in_hand, at_once=not claims
+        )
         # Taken from the server and not handed out yet: as new, to be looked at for marks of other
         # groups, and redelivered.
         self._ready: deque[StreamDelivery] = deque()
@@ -138,6 +152,7 @@ class Arrivals:
     def _deliver(self, entries: Sequence[RawEntry]) -> None:
         group = self._group
         group.last_seen = entries[-1][0]
+        self._recovery.stirred()
         deliveries = deliver(entries, self._seat, self._origin)
         if group.joining:
             deliveries, settled = group.join(deliveries)
@@ -147,15 +162,23 @@ class Arrivals:
 
     def _accept(self, deliveries: list[StreamDelivery]) -> None:
         special = [delivery for delivery in deliveries if delivery.special]
-        if special and any(map(self._marks.foreign, special)):
+        if special and any(self._marks.foreign(d) or self._last_chance(d) for d in special):
             self._unsorted = deliveries
         else:
             self._ready.extend(deliveries)
+
+    def _last_chance(self, delivery: StreamDelivery) -> bool:
+        """On claiming, one that came back out of the delay set for its last attempt. If it counted
+        while it is read ahead, the crash of another would bury it unrun (rules 3.5, 3.6)."""
+        cap = self._cap
+        return cap is not None and delivery.marked and delivery.header_count + 1 >= cap
 
     async def _sort(self) -> None:
         """Acknowledge unseen what other groups of this stream wrote for themselves (rule 4.7)."""
         foreign = [d for d in self._unsorted if self._marks.foreign(d)]
         unseen = set(await self._marks.unseen(foreign))
+        if last := [d for d in self._unsorted if self._last_chance(d)]:
+            await self._uncount(last)
         deliveries, self._unsorted = self._unsorted, []
         if unseen:
             self._acks.add_ids([delivery.entry for delivery in unseen])
@@ -237,6 +260,11 @@ class Arrivals:
         if fresh:
             self._accept(fresh)
 
+    def handed_back(self, deliveries: Sequence[StreamDelivery]) -> None:
+        """These were handed back with the count they had, and may be taken over first."""
+        if not self._stopping.done():
+            self._recovery.first((d.entry, d.server_count - 1) for d in deliveries)
+
     def waiting(self) -> list[StreamDelivery]:
         """What was taken and not handed out yet."""
         return [*self._ready, *self._unsorted, *self._redelivered]
@@ -260,6 +288,8 @@ class Arrivals:
     async def left_over(self) -> list[StreamDelivery]:
         """What was taken and never handed out. Waits for replies that are on their way."""
         await self._recovery.quiet()
+        if self._command.up:
+            await self._recovery.hear(self._claimed)
         if self._reader.busy:
             try:
                 entries = await self._reader.read(1)

@@ -10,6 +10,7 @@ from surestream.redis.seat import is_entry_id
 
 __all__ = ["at_most", "frozen", "printable", "starting_place", "yes_or_no"]
 
+
 def frozen(target: object, name: str, value: object) -> None:
     """Set a field of a frozen source while it is built."""
     object.__setattr__(target, name, value)

@@ -55,7 +55,8 @@ class Promoter:
     def expect(self, due: int, now: int) -> None:
         """A member was stored: ``due`` in milliseconds, ``now`` in microseconds, both by the
         server's clock."""
-        self._sooner(self._loop.time() + max(0.0, due / 1e3 - now / 1e6))
+        # In whole numbers as long as they are large: what is due must not be looked for too early.
+        self._sooner(self._loop.time() + max(0.0, (due * 1000 - now) / 1e6))
 
     async def close(self) -> None:
         """End."""

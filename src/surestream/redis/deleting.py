@@ -85,7 +85,7 @@ class Deletion:
     async def settle(self, delivery: StreamDelivery) -> None:
         """Acknowledge one entry outside of a script, and delete it where that is due."""
         ids = (delivery.entry,)
-        if self.active:
+        if self.active or delivery.marked:
             self.look(await self.acknowledge(ids, ids if delivery.marked else ()))
         else:
             await self._link.call("XACK", self._seat.stream, self._seat.group_name, *ids)

@@ -27,7 +27,7 @@ RawEntry: TypeAlias = tuple[bytes, list[bytes]]
 class StreamDelivery(Delivery):
     """One hand-over of a stream entry."""
 
-    __slots__ = ("entry", "fields", "seat")
+    __slots__ = ("_taken_back", "entry", "fields", "seat")
 
     def __init__(
         self,
@@ -59,6 +59,21 @@ class StreamDelivery(Delivery):
     @property
     def address(self) -> str:
         return self.seat.key
+
+    @property
+    def counted(self) -> int:
+        """The delivery count that the server has for it: what its fence is (rule 5.4)."""
+        # Set for very few: a slot more in each message would be paid for by all.
+        return self.server_count - getattr(self, "_taken_back", 0)
+
+    def take_back_count(self) -> None:
+        """The server was told not to count this delivery (rule 3.6)."""
+        self._taken_back = 1
+
+    def counted_anew(self) -> None:
+        """The server has begun to count again (rule 6.6): this is a first delivery."""
+        self.server_count = 1
+        self._taken_back = 0
 
     @property
     def mark(self) -> bytes | None:

@@ -22,15 +22,13 @@ from surestream.redis.publishing import explained, told
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.replies import Reply
 from surestream.redis.scripted import ADOPT, CLEAN, LEAVE
-from surestream.redis.seat import FIRST_ID, Seat, id_below, id_order
-from surestream.redis.sources import RedisStream
+from surestream.redis.seat import CONSUMER_PREFIX, FIRST_ID, Seat, id_below, id_order
+from surestream.redis.sources import StreamSource
 
-__all__ = ["CONSUMER_PREFIX", "StreamGroup"]
+__all__ = ["StreamGroup"]
 
 _log = logging.getLogger("surestream.redis")
 
-CONSUMER_PREFIX: Final = "surestream-"
-"""How the names begin that we give to consumers; only such are ever removed."""
 LEAST_SILENCE: Final = 10.0
 """Seconds. A consumer that is removed while it lives is there again with its next entry."""
 CHUNK: Final = 500
@@ -48,7 +46,7 @@ class StreamGroup:
         self,
         link: ReconnectingLink,
         seat: Seat,
-        source: RedisStream,
+        source: StreamSource,
         origin: Origin,
         unconfirmed: Callable[[], Iterable[bytes]],
     ) -> None:
@@ -62,7 +60,7 @@ class StreamGroup:
         """The last entry that this process read, or where the group stood when it began."""
         self.joining: dict[bytes, StreamDelivery | None] = {}
         self.lost: set[bytes] = set()
-        silence = max(source.recover_after or 0.0, source.block, LEAST_SILENCE)
+        silence = max(source.lease or 0.0, source.block, LEAST_SILENCE)
         self.clean_every: Final = silence
         self._silent_ms = round(silence * 2000)
 
@@ -160,7 +158,7 @@ class StreamGroup:
             args = (self._seat.group_name, self._seat.consumer_name, *ids[start : start + CHUNK])
             reply = await self._link.script(ADOPT, (self._seat.stream,), args)
             for entry in cast("list[bytes]", reply):
-                held[entry].server_count = 1
+                held[entry].counted_anew()
                 self.lost.discard(entry)
 
     def _held(self) -> Iterable[StreamDelivery]:
@@ -182,7 +180,7 @@ class StreamGroup:
             known = self.joining.pop(entry)
             self.lost.discard(entry)
             if known is not None and entry in held:
-                known.server_count = 1
+                known.counted_anew()
             else:
                 settled.append(entry)
         # A group delivers in the order of the ids: what is lower went to another consumer.

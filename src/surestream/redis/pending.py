@@ -10,7 +10,7 @@ from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.scripted import PendingRow, pending_rows
 from surestream.redis.seat import FIRST_ID, Seat
 
-__all__ = ["LAST_ID", "PAGE", "PendingList"]
+__all__ = ["PAGE", "PendingList"]
 
 _log = logging.getLogger("surestream.redis")
 
@@ -29,7 +29,13 @@ class PendingList:
         self._ghosts: list[bytes] = []
 
     async def page(
-        self, start: bytes, until: bytes, *, idle_ms: int = 0, size: int = PAGE, consumer: bytes = b""
+        self,
+        start: bytes = FIRST_ID,
+        until: bytes = LAST_ID,
+        *,
+        idle_ms: int = 0,
+        consumer: bytes = b"",
+        size: int = PAGE,
     ) -> list[PendingRow]:
         """Up to ``size`` rows in the order of the ids, both ends included: those idle for
         ``idle_ms`` milliseconds at least, of one ``consumer`` or of all."""

@@ -66,7 +66,8 @@ def encoded(address: str) -> bytes:
 def fields_to_write(
     payload: bytes | None, headers: HeaderPairs, extra: Sequence[bytes] = ()
 ) -> list[bytes]:
-    """The fields of an entry (:func:`~surestream.redis.wire.entry_fields`), checked for what no server takes (``BrokerRefused``)."""
+    """The fields of an entry (:func:`~surestream.redis.wire.entry_fields`), checked for what no
+    server takes (``BrokerRefused``)."""
     try:
         fields = entry_fields(payload, headers, extra)
     except UnicodeEncodeError as error:

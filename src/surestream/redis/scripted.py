@@ -25,6 +25,7 @@ __all__ = [
     "numbers",
     "pending_rows",
     "read_claims",
+    "read_taken",
 ]
 
 
@@ -57,8 +58,13 @@ def pending_rows(reply: Reply) -> list[PendingRow]:
 
 
 def read_claims(reply: Reply) -> tuple[list[tuple[bytes, list[bytes], int]], list[bytes]]:
-    """What the scripts *claim* and *reread* answer: entries with their counts, and ghosts."""
+    """What the script *reread* answers: entries with their counts, and ghosts."""
     return cast("tuple[list[tuple[bytes, list[bytes], int]], list[bytes]]", reply)
+
+
+def read_taken(reply: Reply) -> tuple[list[tuple[bytes, list[bytes], int]], list[bytes], int]:
+    """What the script *claim* answers: entries with their counts, ghosts, how many were tried."""
+    return cast("tuple[list[tuple[bytes, list[bytes], int]], list[bytes], int]", reply)
 
 
 def numbers(reply: Reply) -> list[int]:

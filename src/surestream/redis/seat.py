@@ -7,8 +7,23 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote
 
-__all__ = ["FIRST_ID", "Seat", "id_below", "id_order", "is_entry_id", "mark_text", "read_mark"]
+__all__ = [
+    "CONSUMER_PREFIX",
+    "FIRST_ID",
+    "WAITING",
+    "Seat",
+    "id_below",
+    "id_order",
+    "is_entry_id",
+    "mark_text",
+    "read_mark",
+]
 
+CONSUMER_PREFIX: Final = "surestream-"
+"""How the names begin that we give to consumers; only such are ever removed."""
+WAITING: Final = f"{CONSUMER_PREFIX}waiting".encode()
+"""The consumer for which entries are pending between a retry and their claim after ``min_idle``:
+they are nobody's, and must not be taken for what a worker lost or still holds."""
 FIRST_ID: Final = b"0-0"
 """Below every entry: a group that begins there gets the whole stream."""
 _LAST: Final = 2**64 - 1

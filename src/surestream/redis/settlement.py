@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
 from surestream.contract import Stored, Successor
 from surestream.errors import BrokerRefused
-from surestream.message import MARK_HEADER, HeaderPairs
+from surestream.message import MARK_HEADER, HeaderPairs, Outgoing
 from surestream.redis.deleting import Deletion
 from surestream.redis.driver import Argument
-from surestream.redis.entries import StreamDelivery
+from surestream.redis.entries import ForeignDelivery, StreamDelivery
+from surestream.redis.errors import NoGroup
 from surestream.redis.groups import StreamGroup
 from surestream.redis.publishing import append, check_size, encoded, fields_to_write, told
 from surestream.redis.reconnecting import ReconnectingLink
+from surestream.redis.replies import Reply
 from surestream.redis.scripted import GIVE_BACK, PARK, REPLACE, TOUCH, WHOSE, numbers
-from surestream.redis.seat import Seat
-from surestream.redis.sources import DurableZset
-from surestream.redis.wire import extra_fields, member
+from surestream.redis.seat import WAITING, Seat
+from surestream.redis.sources import ClaimingStream, StreamSource
+from surestream.redis.wire import extra_fields, foreign_fields, member
+from surestream.runtime.successors import copy_headers, hand_over_headers
 
 __all__ = ["Settlement"]
 
@@ -42,19 +45,19 @@ class Settlement:
         link: ReconnectingLink,
         seat: Seat,
         group: StreamGroup,
+        source: StreamSource,
         *,
-        delays: DurableZset | None,
         parked: Callable[[int, int], None],
         deletion: Deletion,
-        taken_over: bool,
     ) -> None:
         self._link = link
         self._seat = seat
         self._group = group
-        self._delays = delays
+        self._delays = source.delayed_retry
         self._parked = parked
         self._deletion = deletion
-        self._idle = LONG_IDLE if taken_over else 0
+        self._claims = isinstance(source, ClaimingStream)
+        self._idle = 0 if source.lease is None else LONG_IDLE
 
     async def replace(self, delivery: StreamDelivery, successor: Successor) -> Stored:
         """See :meth:`Subscription.replace <surestream.contract.Subscription.replace>`."""
@@ -76,6 +79,12 @@ class Settlement:
         """See :meth:`Subscription.park <surestream.contract.Subscription.park>`."""
         delays = self._delays
         assert delays is not None, "only a source with a DurableZset parks"
+        if isinstance(delivery, ForeignDelivery):
+            raise BrokerRefused(
+                "a delay set keeps a payload and headers, and this entry has fields that are "
+                "neither",
+                permanent=True,
+            )
         if len(headers) >= MOST_PARKED_HEADERS:
             raise BrokerRefused(
                 f"{len(headers):,} headers: a delay set keeps {MOST_PARKED_HEADERS:,} at most",
@@ -98,26 +107,69 @@ class Settlement:
             await self._group.mend()
         raise self._group_gone()
 
-    async def give_back(self, deliveries: Sequence[StreamDelivery], *, spent: bool) -> None:
-        """Leave the entries pending, so that the next look for orphans takes them over at once;
-        ``spent=False``: with the count they had before."""
+    async def give_back(
+        self, deliveries: Sequence[StreamDelivery], *, after: float, spent: bool
+    ) -> None:
+        """Leave the entries pending, so that the next look takes them over at once;
+        ``spent=False``: with the count they had before.
+
+        A retry on claiming is ``spent``: it begins ``min_idle`` anew (rule 6.2), and counts. An
+        entry that the stream no longer has is appended from memory, ``after`` seconds ahead.
+        """
+        retry = spent and self._claims
+        holder, idle = (WAITING, 0) if retry else (self._seat.consumer_name, self._idle)
         self._group.no_longer_held(deliveries)
         for chunk in _chunks(deliveries):
-            args: list[Argument] = [*self._who(), self._idle]
+            gone = await self._hand_back(chunk, holder, idle, spent)
+            # Once more: in between, the group may have been created again with these in hand.
+            self._group.no_longer_held(chunk)
             for delivery in chunk:
-                count = delivery.server_count
-                args += (delivery.entry, count, count if spent else count - 1)
-            await self._link.script(GIVE_BACK, (self._seat.stream,), args)
+                if delivery.entry in gone:
+                    await self.replace(delivery, self._from_memory(delivery, after, spent))
+
+    async def uncount(self, deliveries: Sequence[StreamDelivery]) -> None:
+        """Take back that the server counted these; they stay ours."""
+        await self._hand_back(deliveries, self._seat.consumer_name, 0, spent=False)
+        for delivery in deliveries:
+            delivery.take_back_count()
 
     async def touch(self, deliveries: Sequence[StreamDelivery]) -> None:
         """Renew the claims that are still ours."""
         for chunk in _chunks(deliveries):
             args: list[Argument] = [*self._who()]
             for delivery in chunk:
-                args += (delivery.entry, delivery.server_count)
+                args += (delivery.entry, delivery.counted)
             await self._link.script(TOUCH, (self._seat.stream,), args)
 
     # ── parts ───────────────────────────────────────────────────────────────
+
+    async def _hand_back(
+        self, deliveries: Sequence[StreamDelivery], holder: bytes, idle: int, spent: bool
+    ) -> frozenset[Reply]:
+        """Returns the ids of those that the stream no longer has."""
+        for _ in range(TRIES):
+            args: list[Argument] = [*self._who(), holder, idle]
+            for delivery in deliveries:
+                count = delivery.server_count
+                args += (delivery.entry, delivery.counted, count if spent else count - 1)
+            try:
+                reply = await self._link.script(GIVE_BACK, (self._seat.stream,), args)
+            except NoGroup:
+                await self._group.mend()
+            else:
+                return frozenset(cast("list[Reply]", reply))
+        raise self._group_gone()
+
+    def _from_memory(self, delivery: StreamDelivery, after: float, spent: bool) -> Successor:
+        count = delivery.header_count + spent
+        if self._claims:
+            before = delivery.header_count if delivery.marked else 0
+            count = before + delivery.server_count - (not spent)
+        if after > 0:
+            headers = hand_over_headers(delivery, count, after)
+        else:
+            headers = copy_headers(delivery, count)
+        return Successor(Outgoing(self._seat.key, delivery.payload, headers))
 
     def _who(self) -> tuple[Argument, Argument]:
         return self._seat.group_name, self._seat.consumer_name
@@ -127,7 +179,7 @@ class Settlement:
         return (
             *self._who(),
             delivery.entry,
-            delivery.server_count,
+            delivery.counted,
             self._deletion.how(delivery),
             int(lost),
         )
@@ -141,6 +193,9 @@ class Settlement:
         headers = message.headers
         if message.address == self._seat.key and not successor.dead:
             headers = (*headers, (MARK_HEADER, self._seat.mark))
+        if isinstance(delivery, ForeignDelivery):
+            # It has no payload: its fields are what it says.
+            return fields_to_write(None, headers, foreign_fields(delivery.fields))
         return fields_to_write(message.payload, headers, extra_fields(delivery.fields))
 
     def _member_name(self, delivery: StreamDelivery) -> bytes:

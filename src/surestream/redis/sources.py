@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from surestream.contract import Abilities, Counter, DelayMeans, RetryMeans, Source
 from surestream.declaration import check_address
@@ -96,6 +96,12 @@ class StreamSource(RedisSource):
     @property
     def rivals(self) -> object:
         return ("stream", self.key, self.group)
+
+    def prefixed(self, prefix: str) -> Self:
+        delays = self.delayed_retry
+        if delays is not None:
+            delays = replace(delays, key=prefix + delays.key)
+        return replace(self, key=prefix + self.key, delayed_retry=delays)
 
     @property
     def structures(self) -> Mapping[str, str]:

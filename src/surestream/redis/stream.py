@@ -20,7 +20,7 @@ from surestream.redis.groups import StreamGroup
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.seat import Seat
 from surestream.redis.settlement import Settlement
-from surestream.redis.sources import RedisStream
+from surestream.redis.sources import StreamSource
 
 __all__ = ["StreamSubscription"]
 
@@ -34,20 +34,21 @@ class StreamSubscription(Subscription):
     """Reads, recovers and settles for one consumer of one group.
 
     Built and opened by :class:`~surestream.redis.transport.RedisTransport`. ``command`` is shared
-    with the whole transport, ``reading`` is this subscription's own and closed by it. ``idle``
-    gives the seconds after which an entry is an orphan; ``parked`` is told what was parked;
-    ``closed`` is called at the end.
+    with the whole transport, ``reading`` is this subscription's own and closed by it. ``cap``: how
+    many deliveries a message gets; ``lease`` gives the seconds after which an entry is taken over;
+    ``parked`` is told what was parked; ``closed`` is called at the end.
     """
 
     def __init__(
         self,
-        source: RedisStream,
+        source: StreamSource,
         seat: Seat,
         origin: Origin,
         *,
         command: ReconnectingLink,
         reading: ReconnectingLink,
-        idle: Callable[[], float | None],
+        cap: int | None,
+        lease: Callable[[], float | None],
         parked: Callable[[int, int], None],
         closed: Callable[[StreamSubscription], None],
         chance: random.Random,
@@ -59,26 +60,21 @@ class StreamSubscription(Subscription):
         self._deletion = Deletion(command, seat, source.delete_acknowledged)
         self._acks = Acknowledgements(command, seat, self._deletion)
         self._group = StreamGroup(command, seat, source, origin, self._acks.unconfirmed)
+        self._settlement = Settlement(
+            command, seat, self._group, source, parked=parked, deletion=self._deletion
+        )
         self._arrivals = Arrivals(
+            source,
             seat,
             origin,
             command=command,
             reading=reading,
-            block=source.block,
             group=self._group,
             acks=self._acks,
-            idle=idle,
-            careful=source.abilities.recovers,
+            cap=cap,
+            lease=lease,
+            uncount=self._settlement.uncount,
             chance=chance,
-        )
-        self._settlement = Settlement(
-            command,
-            seat,
-            self._group,
-            delays=source.delayed_retry,
-            parked=parked,
-            deletion=self._deletion,
-            taken_over=source.recover_after is not None,
         )
 
     async def open(self) -> None:
@@ -119,8 +115,11 @@ class StreamSubscription(Subscription):
     async def give_back(
         self, deliveries: Sequence[Delivery], *, after: float = 0.0, spent: bool = True
     ) -> None:
-        """``after`` means nothing here: a stream has no native delays."""
-        await self._settlement.give_back([_ours(d) for d in deliveries], spent=spent)
+        """On claiming, ``spent`` is the retry: ``min_idle`` begins anew, whatever ``after``."""
+        ours = [_ours(delivery) for delivery in deliveries]
+        await self._settlement.give_back(ours, after=after, spent=spent)
+        if not spent:
+            self._arrivals.handed_back(ours)
 
     async def touch(self, deliveries: Sequence[Delivery]) -> None:
         held = [_ours(delivery) for delivery in deliveries]
@@ -146,7 +145,7 @@ class StreamSubscription(Subscription):
         await self.stop_pulling()
         rest = await self._arrivals.left_over()
         if rest:
-            await self._settlement.give_back(rest, spent=False)
+            await self._settlement.give_back(rest, after=0.0, spent=False)
 
     async def _within(self, level: int, why: str, step: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -23,11 +23,10 @@ from surestream.message import Outgoing
 from surestream.redis.delays import Promoter
 from surestream.redis.deleting import refuse_second_group
 from surestream.redis.driver import ConnectionFactory
-from surestream.redis.groups import CONSUMER_PREFIX
 from surestream.redis.publishing import publish
 from surestream.redis.reconnecting import ReconnectingLink
-from surestream.redis.seat import Seat
-from surestream.redis.sources import DurableZset, RedisStream, StreamSource
+from surestream.redis.seat import CONSUMER_PREFIX, Seat
+from surestream.redis.sources import ClaimingStream, DurableZset, StreamSource
 from surestream.redis.stream import StreamSubscription
 
 __all__ = ["RedisTransport"]
@@ -82,7 +81,7 @@ class RedisTransport(Transport):
         self, source: Source, terms: SubscriptionTerms, origin: Origin
     ) -> Subscription:
         command = self._open
-        if not isinstance(source, RedisStream):
+        if not isinstance(source, StreamSource):
             raise DeclarationTypeError(
                 f"source {source!r}",
                 why="a Redis broker reads Redis sources only",
@@ -101,7 +100,8 @@ class RedisTransport(Transport):
             origin,
             command=command,
             reading=reading,
-            idle=lease,
+            cap=terms.max_attempts,
+            lease=lease,
             parked=_nothing if promoter is None else promoter.expect,
             closed=self._left,
             chance=self._chance,
@@ -120,7 +120,7 @@ class RedisTransport(Transport):
             promoter.serve(source.block)
         return subscription
 
-    def _seat(self, source: RedisStream, terms: SubscriptionTerms) -> Seat:
+    def _seat(self, source: StreamSource, terms: SubscriptionTerms) -> Seat:
         if source.consumer is None:
             # Each subscription has a consumer of its own: what is pending for it and not in hand
             # here must have been lost.
@@ -138,7 +138,7 @@ class RedisTransport(Transport):
         return seat
 
     def _promoter(
-        self, command: ReconnectingLink, source: RedisStream, terms: SubscriptionTerms
+        self, command: ReconnectingLink, source: StreamSource, terms: SubscriptionTerms
     ) -> Promoter | None:
         streams = {seat.key for seat in self._seats}
         delays = source.delayed_retry
@@ -160,13 +160,15 @@ class RedisTransport(Transport):
             self._promoters[delays.key] = promoter
         return promoter
 
-    def _lease(self, source: RedisStream) -> Callable[[], float | None]:
-        if source.recover_after is None:
+    def _lease(self, source: StreamSource) -> Callable[[], float | None]:
+        lease = source.lease
+        if lease is None:
             return lambda: None
-        # Whoever renews its claims at the slower pace of another declaration is alive.
+        # Whoever renews its claims at the slower pace of another declaration is alive, and what
+        # waits for `min_idle` is for those who claim.
         leases = self._leases.setdefault((source.key, source.group), [])
-        leases.append(source.recover_after)
-        return lambda: max(leases)
+        leases.append(lease)
+        return (lambda: lease) if isinstance(source, ClaimingStream) else (lambda: max(leases))
 
     def _left(self, subscription: StreamSubscription) -> None:
         if subscription in self._subscriptions:

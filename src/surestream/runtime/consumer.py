@@ -77,6 +77,7 @@ class Consumer:
         self._routed: set[Delivery] = set()
         self._given_back = 0
         self._counts_by_server = mounted.abilities.counter is Counter.SERVER
+        self._handles_first = not mounted.abilities.gives_back
 
     # -- Origin ---------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class Consumer:
         """The next delivery for ``worker``, ``None`` at the stop. Waits."""
         while True:
             if self._stopping:
-                return None
+                return queue.popleft() if queue and self._handles_first else None
             if self._routed and queue and queue[0] in self._routed:
                 return queue.popleft()
             if self.intake.paused is None and self.orphans.due_for(lane):
@@ -197,7 +198,7 @@ class Consumer:
                     return orphan
             self._mind()
             if self._stopping:
-                return None
+                continue
             if queue and self.intake.paused is None:
                 return queue.popleft()
             await self.intake.wait(lane)
@@ -365,8 +366,10 @@ class Consumer:
 
     async def stop(self) -> None:
         """No more messages; returns when the handlers under way have ended (rule 7.3)."""
-        self.halt()
+        if not self._handles_first:
+            self.halt()
         await self.intake.stop()
+        self.halt()
         if self._tasks:
             await asyncio.wait(self._tasks)
         self.settling.flush()
@@ -400,6 +403,9 @@ class Consumer:
 
     async def _return(self, deliveries: list[Delivery], *, spent: bool = False) -> None:
         if not deliveries:
+            return
+        if self._handles_first:
+            log.warning("%s: %d messages are lost", self.mounted.name, len(deliveries))
             return
         try:
             await self.live.give_back(deliveries, spent=spent)

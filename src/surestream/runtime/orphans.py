@@ -1,9 +1,11 @@
-"""Taking over what dead workers left behind, without harm to innocents (rules 3.6, 6.4)."""
+"""Taking over what dead workers left behind and what is claimed again, without harm to innocents
+(rules 3.6, 6.3, 6.4)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from surestream.contract import Counter, Subscription
 from surestream.delivery import Delivery
@@ -24,7 +26,8 @@ class Orphans:
 
     Taking raises the server's count, so nothing is taken that cannot run at once. A delivery
     that the next crash would bury runs with no other redelivered one beside it: the one that
-    kills the process must not take an innocent with it.
+    kills the process must not take an innocent with it. A worker that has run one takes a new
+    message next, if there is any: however much there is to take over, it is half at most (6.3).
     """
 
     def __init__(
@@ -34,8 +37,10 @@ class Orphans:
         self._call_attention = call_attention
         self._live = live
         self._recovers = mounted.abilities.recovers
-        guarded = mounted.abilities.counts_crashes or mounted.abilities.counter is Counter.SERVER
+        self._by_server = mounted.abilities.counter is Counter.SERVER
+        guarded = mounted.abilities.counts_crashes or self._by_server
         self._last_chance = mounted.terms.max_attempts if guarded else None
+        self._new_first: set[asyncio.Task[Any] | None] = set()
         self._running = 0
         self._alone = False
         self._alone_wanted = False
@@ -82,7 +87,14 @@ class Orphans:
         self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
 
     async def take(self) -> Delivery | None:
-        """Take one delivery over; ``None`` where there is none that could run now."""
+        """Take one delivery over for the worker that calls; ``None`` where there is none that could
+        run now, or where it is the turn of a new message."""
+        worker = asyncio.current_task()
+        if worker in self._new_first:
+            self._new_first.discard(worker)
+            # Without a new message it waits, and is woken.
+            asyncio.get_running_loop().call_soon(self._call_attention)
+            return None
         self._taking = True
         self._lane = None
         try:
@@ -101,7 +113,7 @@ class Orphans:
                 self._again(LOOK_AGAIN if found.next_in is None else found.next_in)
             return None
         delivery = found.deliveries[0]
-        dangerous = self._last_chance is not None and delivery.server_count >= self._last_chance
+        dangerous = self._is_last_chance(delivery)
         if self._stopped or (dangerous and self._running > 0):
             self._alone_wanted = True
             await self._give_back(delivery)
@@ -109,9 +121,17 @@ class Orphans:
         self._alone_wanted = False
         self._alone = dangerous
         self._running += 1
+        self._new_first.add(worker)
         if not self._alone:
             self._call_attention()
         return delivery
+
+    def _is_last_chance(self, delivery: Delivery) -> bool:
+        """Whether the next crash would bury it (rule 3.5)."""
+        if self._last_chance is None:
+            return False
+        count = delivery.attempt if self._by_server else delivery.server_count
+        return count >= self._last_chance
 
     async def _give_back(self, delivery: Delivery) -> None:
         try:

@@ -23,6 +23,7 @@ def check_topology(mounts: Sequence[Mounted], warn: Callable[[str], None]) -> No
         _check_quarantine(mount)
         _check_reply_to(mount, warn)
         _check_losses(mount, warn)
+        _check_copies(mount, warn)
     _check_cycles(mounts)
 
 
@@ -190,3 +191,15 @@ def _check_losses(mount: Mounted, warn: Callable[[str], None]) -> None:
         )
     if abilities.delay is DelayMeans.TIMER and abilities.survives_kill:
         warn(f"{mount.site}: a delay of {mount.name} waits in memory only; a kill loses it")
+
+
+def _check_copies(mount: Mounted, warn: Callable[[str], None]) -> None:
+    abilities, terms = mount.abilities, mount.terms
+    if abilities.competes or abilities.settles or abilities.capped_retry is not RetryMeans.COPY:
+        return
+    if terms.max_attempts == 1 or (terms.max_attempts is None and terms.dead_letter is not None):
+        return  # it never makes one
+    warn(
+        f"{mount.site}: every replica of the service gets what {mount.name} reads, its copies "
+        "too: with several replicas retries multiply"
+    )

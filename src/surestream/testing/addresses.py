@@ -33,8 +33,9 @@ def addresses_of(app: App, live: Live) -> Mapping[Broker[Any], str]:
     return live
 
 
-def broker_for(app: App, destination: object, value: object) -> Broker[Any]:
-    """The one broker of ``app``, or the only one that reads the address. Raises
+def broker_for(app: App, destination: object, value: object = UNSET) -> Broker[Any]:
+    """The one broker of ``app``, or the only one that reads the address: the ``destination``, or
+    the one that its type declares where it is all there is to publish. Raises
     ``DeclarationError`` where it is not clear."""
     brokers = app.brokers
     if len(brokers) == 1:

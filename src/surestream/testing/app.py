@@ -140,7 +140,7 @@ class TestApp(Asking):
         others are.
         """
         self._check()
-        chosen = broker or broker_for(self._app, destination, UNSET)
+        chosen = broker or broker_for(self._app, destination, values)
         work = (self.run.publish(chosen, destination, value, headers) for value in values)
         done = await asyncio.gather(*work, return_exceptions=True)
         await self._settle()

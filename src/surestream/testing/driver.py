@@ -76,9 +76,7 @@ class Driver:
         if timeout is not None and timeout <= 0:
             self._quiet_since = None
             return self._look(0)
-        for wait in tuple(waits):
-            if wait.future.done():
-                waits.remove(wait)
+        waits[:] = [wait for wait in waits if not wait.future.done()]
         if not waits:
             return self._rest_unattended(timeout)
         try:

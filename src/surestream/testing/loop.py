@@ -58,6 +58,7 @@ class LoopInside:
         self._attributes = cast("dict[str, object]", vars(loop))
 
         self._selector = cast("dict[str, object]", vars(self._attributes[SELECTOR]))
+        self._covered: object = None
 
     def ready(self) -> Sequence[asyncio.Handle]:
         """Callbacks that run in this turn, asked for where the loop asks its selector."""
@@ -76,11 +77,15 @@ class LoopInside:
 
     def replace_select(self, select: Select) -> None:
         """Let the loop ask ``select`` for events."""
+        self._covered = self._selector.get("select")
         self._selector["select"] = select
 
     def restore_select(self) -> None:
-        """Back to the selector's own."""
-        self._selector.pop("select", None)
+        """Back to what it asked before: in general the selector's own method."""
+        if self._covered is None:
+            del self._selector["select"]
+        else:
+            self._selector["select"] = self._covered
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -141,6 +141,8 @@ class LivePace(Pace):
             if isinstance(record, OfDelivery):
                 arrived[record.subscription].add(record.id)
             elif isinstance(record, Message) and record.kind not in ("delay", "quarantine"):
-                for name, source in self._sources.items():
-                    expected[name] += source.reads(record.address)
+                readers = [n for n, source in self._sources.items() if source.reads(record.address)]
+                # A copy is for the group that it comes from, and unseen by the others (rule 4.7).
+                if record.kind != "copy" or len(readers) == 1:
+                    expected.update(readers)
         return any(count > len(arrived[name]) for name, count in expected.items())

@@ -16,8 +16,9 @@ from surestream.testing.virtual import VirtualTime
 __all__ = ["NotSettled", "Patience", "Wait", "listed"]
 
 SAMPLES: Final = 64
-"""Turns that are looked at when a loop does not come to rest; and between two looks at the real
-time."""
+"""Turns that are looked at when a loop does not come to rest."""
+BETWEEN_LOOKS: Final = 16
+"""Turns between two looks at the real time."""
 
 
 class NotSettled(SureStreamError):  # noqa: N818 - says what is the matter, as all our errors do
@@ -81,7 +82,7 @@ class Patience:
     def at_work(self) -> None:
         """The loop makes another turn. Once it took too long, look at what it runs."""
         self._turns += 1
-        if self._sampled == 0 and self._turns % SAMPLES:
+        if self._sampled == 0 and self._turns % BETWEEN_LOOKS:
             return
         if not self._over():
             self._begin_anew()

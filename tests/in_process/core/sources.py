@@ -51,6 +51,7 @@ CORE: Final = Abilities(
     counter=Counter.HEADER,
     address=None,
     settles=False,
+    gives_back=False,
     survives_kill=False,
 )
 """Nothing to settle and nothing that stays."""

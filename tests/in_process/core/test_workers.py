@@ -284,9 +284,8 @@ async def test_a_handler_that_raises_after_a_wait_keeps_the_context_in_its_clean
 # -- facts of the broker ------------------------------------------------------------------------
 
 
+@pytest.mark.case("TH-03")
 async def test_rivals_share_and_other_groups_get_everything(service: Service) -> None:
-    """TH-03 with several workers: ten runs per group."""
-
     async def first(order: int) -> None:
         pass
 

@@ -16,7 +16,9 @@ from surestream import (
     Backoff,
     DeclarationError,
     DeclarationTypeError,
+    DecodeError,
     Delivery,
+    EncodeError,
     Headers,
     NotRunning,
     Outcome,
@@ -27,7 +29,7 @@ from surestream import (
     retry_after,
 )
 from surestream.memory import MemoryBroker, MemoryServer, MemoryTopic
-from surestream.testing import TestApp
+from surestream.testing import Call, Ended, Message, Settlement, TestApp, Trouble
 from tests.in_process.testing.service import (
     BACKOFF,
     Processor,
@@ -274,7 +276,7 @@ async def test_the_broker_is_found_by_the_address_and_can_be_named() -> None:
     second.include(Subscriber(MemoryTopic("other"), other))
     async with TestApp(app, state=Processor()) as tb:
         await tb.publish("refunds", Refund(1))
-        await tb.publish("other", Refund(2))
+        await tb.publish_many("other", [Refund(2)])
         await tb.publish("nobody", Refund(3), broker=second)
         with pytest.raises(DeclarationError, match=r"0 of the app's 2 brokers.*\n.*broker="):
             await tb.publish("nobody", Refund(4))
@@ -431,6 +433,68 @@ async def test_a_publish_may_be_one_of_several_at_once(tb: TestApp) -> None:
     await asyncio.gather(*(tb.publish("refunds", Refund(n)) for n in range(50)))
 
     tb.assert_called(process_refund, times=50)
+
+
+async def test_several_are_published_before_the_first_is_handled() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def counts(refund: Refund) -> None:
+        seen.append((refund.id, len(tb.published("counted"))))
+
+    async with under_test(Subscriber(MemoryTopic("counted"), counts)) as tb:
+        await tb.publish_many("counted", (Refund(n) for n in range(6)), headers={"trace": "abc"})
+
+        assert seen == [(n, 6) for n in range(6)]
+        assert {call.headers["trace"] for call in tb.calls(counts)} == {"abc"}
+
+
+async def test_the_others_are_published_where_one_cannot_be(tb: TestApp) -> None:
+    with pytest.raises(EncodeError):
+        await tb.publish_many("refunds", [Refund(1), object(), Refund(2)])
+
+    assert [call.value for call in tb.calls(process_refund)] == [Refund(1), Refund(2)]
+
+
+async def test_many_may_be_none(tb: TestApp) -> None:
+    await tb.publish_many("refunds", [])
+
+    assert tb.events() == []
+
+
+async def test_events_are_everything_in_order(tb: TestApp) -> None:
+    await tb.publish("refunds", b"no JSON")
+    await tb.publish("refunds", Refund(1, "slow"))
+    await tb.advance(5)
+
+    told = [(type(event), event.at) for event in tb.events()]
+    trouble = tb.events()[1]
+
+    assert told == [
+        (Message, 0.0),
+        (Trouble, 0.0),
+        (Settlement, 0.0),
+        (Message, 0.0),
+        (Call, 0.0),
+        (Ended, 5.0),
+        (Settlement, 5.0),
+    ]
+    assert isinstance(trouble, Trouble)
+    assert (trouble.what, trouble.handler, trouble.payload) == (
+        "undecodable",
+        "process",
+        b"no JSON",
+    )
+    assert isinstance(trouble.error, DecodeError)
+    assert str(trouble.error) in tb.timeline()
+    assert str(trouble.error) in repr(trouble)
+
+
+async def test_what_was_told_is_a_list_of_ones_own(tb: TestApp) -> None:
+    await tb.publish("refunds", Refund(1))
+
+    tb.events().clear()
+
+    assert len(tb.events()) == 3
 
 
 async def test_state_is_typed(tb: TestApp) -> None:

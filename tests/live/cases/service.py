@@ -15,7 +15,18 @@ from typing import Any
 from surestream import App, Delivery, Outcome, Run, Subscriber, ack
 from surestream.redis import DurableZset, RedisBroker, RedisStream
 
-__all__ = ["DEAD", "DELAYED", "GROUP", "STREAM", "Given", "Service", "zset"]
+__all__ = [
+    "DEAD",
+    "DELAYED",
+    "GROUP",
+    "STREAM",
+    "Decide",
+    "Gate",
+    "Given",
+    "Service",
+    "source",
+    "zset",
+]
 
 STREAM = "tasks"
 GROUP = "g"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 
 import pytest
 
 from surestream import Outcome, ack, retry, retry_after
-from tests.live.cases.service import DEAD, GROUP, STREAM, Gate, Given, Service, source, zset
+from tests.live.cases.service import DEAD, GROUP, STREAM, Decide, Gate, Given, Service, source, zset
 from tests.live.support import Look, LookAt, eventually, lines, lines_a_second
 from tests.server_fixtures import StartRedis
 from tests.servers import RedisServer
@@ -226,3 +227,41 @@ async def test_a_blocking_read_that_ends_empty_is_no_error(
         await eventually(lambda: service.runs)
         assert service.runs[0].at - before < 1
     assert lines(caplog) == []
+
+
+@pytest.mark.rule("6.6")
+async def test_a_group_that_two_processes_lost_is_whole_again(look: Look) -> None:
+    """Who creates it cannot know what the other one holds: that may run once more, no oftener."""
+    gates = Gate(), Gate()
+    pair = [Service(look.url), Service(look.url)]
+
+    def stuck_in(gate: Gate) -> Decide:
+        async def decide(given: Given) -> Outcome:
+            if given.text.startswith("slow") and not gate.reached.is_set():
+                await gate()
+                return retry()
+            return ack()
+
+        return decide
+
+    for service, gate in zip(pair, gates, strict=True):
+        service.on(source(), stuck_in(gate), workers=2, max_attempts=5, dead_letter=DEAD)
+    async with pair[0].running(), pair[1].running():
+        for number in range(50):
+            if all(gate.reached.is_set() for gate in gates):
+                break
+            look.add(STREAM, b"slow %d" % number)
+            await asyncio.sleep(0.02)
+        await eventually(lambda: len(look.pending(STREAM, GROUP)) == 2)
+        look.redis.xgroup_destroy(STREAM, GROUP)
+        for number in range(20):
+            look.add(STREAM, b"new %d" % number)
+        await eventually(lambda: sum("new" in one for s in pair for one in s.texts()) >= 20)
+        for gate in gates:
+            gate.open()
+        await eventually(lambda: not look.pending(STREAM, GROUP) and not look.unread(STREAM))
+        await asyncio.sleep(0.3)
+    runs = Counter(given.text for service in pair for given in service.runs)
+    assert {f"new {number}" for number in range(20)} <= set(runs)
+    assert max(runs[f"new {number}"] for number in range(20)) == 1
+    assert look.redis.exists(DEAD) == 0

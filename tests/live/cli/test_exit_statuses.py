@@ -208,10 +208,13 @@ class TestLogs:
         ended = child.stopped()
 
         texts = [line.partition(" surestream: ")[2] for line in ended.err.splitlines()]
-        assert texts[0].startswith("demo 1.2.3 on SureStream ")
-        assert texts[1].startswith("MemoryBroker(): work/default → work at memory_service.py:")
-        assert "× 5: 5 attempts, then rejected; a retry is the same message again; " in texts[1]
-        assert texts[2].startswith("MemoryBroker(): threads/default → in_thread at ")
+        assert texts[0].startswith("demo/1.2.3 on SureStream ")
+        assert texts[1] == "MemoryBroker()"
+        assert texts[2].startswith("  work/default → work at memory_service.py:")
+        assert texts[2].endswith(" × 5")
+        assert texts[3].startswith("    5 attempts, then rejected; retry: the same message; ")
+        assert texts[4].startswith("  threads/default → in_thread at ")
+        assert texts[-1] == "demo/1.2.3: stopped"
 
     @pytest.mark.case("SE-03")
     def test_message_cannot_forge_a_line(self, start: Start) -> None:
@@ -230,8 +233,20 @@ class TestLogs:
 
         assert not child.stopped().logged("surestream.dispatch")
 
-    def test_level_is_the_one_asked_for(self, start: Start) -> None:
+    @pytest.mark.rule("5.7")
+    def test_warnings_tell_no_more_than_what_a_kill_loses(self, start: Start) -> None:
         child = start("run", "memory_service:app", "--log-level", "WARNING")
+        child.wait_for("opened")
+
+        (line,) = child.stopped().err.splitlines()
+
+        assert line.endswith(
+            "WARNING  surestream: MemoryBroker(): a kill loses what is under way or waits for a "
+            "retry: work/default, threads/default"
+        )
+
+    def test_level_is_the_one_asked_for(self, start: Start) -> None:
+        child = start("run", "memory_service:app", "--log-level", "error")
         child.wait_for("opened")
 
         assert child.stopped().err == ""

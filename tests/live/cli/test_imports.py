@@ -34,6 +34,19 @@ def test_logging_is_not_set_up_by_an_import() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("option", ["run", "publish"], ids=lambda command: f"{command} --help")
+def test_help_imports_nothing_that_runs(option: str) -> None:
+    statement = (
+        "from surestream.cli import main\n"
+        f"try:\n    main(['{option}', '--help'])\nexcept SystemExit:\n    pass"
+    )
+
+    after = modules_after(statement)
+
+    assert "rich" in after
+    assert not after & {"uvloop", "watchfiles", "redis", "surestream.cli.supervising"}
+
+
 def test_version_does_not_import_what_draws() -> None:
     statement = (
         "from surestream.cli import main\ntry:\n    main(['version'])\nexcept SystemExit:\n    pass"

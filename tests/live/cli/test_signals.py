@@ -69,8 +69,18 @@ class TestFirst:
 
         assert ended.status == 1
         assert ended.seconds < 8
-        (line,) = ended.logged("the main thread is at ")
+        line = ended.logged("the main thread is at ")[-1]
         assert re.search(r"work\.py:\d+ in _block$", line)
+
+    def test_is_answered_also_where_the_loop_is_blocked(self, start: Start) -> None:
+        child = start("run", "memory_service:app", MESSAGES="block")
+        child.wait_for("began block")
+        child.send(signal.SIGTERM)
+
+        child.wait_for("SIGTERM, but the event loop does not turn: the main thread is at ")
+
+        (line,) = child.err.splitlines()[-1:]
+        assert re.search(r"in _block; it ends after 34 s at the latest, with a second ", line)
 
     @pytest.mark.parametrize("closing", ["forever", "block"])
     def test_ends_a_process_whose_lifespan_does_not_close(self, start: Start, closing: str) -> None:

@@ -130,6 +130,7 @@ SCENARIOS = (
     Scenario("quarantine", (GARBAGE, Task(2), GARBAGE)),
     Scenario("recovery", RECOVERY, prepared=True),
     Scenario("recovery killed twice", RECOVERY, prepared=True, again=True),
+    Scenario("a consumer name of one's own", RECOVERY, {"consumer": "me"}, prepared=True),
     Scenario("two groups", (Task(1, "retry"), Task(2)), {"groups": ("g", "other")}),
     Scenario("hand-over", HAND_OVER, {"timer": True}, {"until_run": 3, "armed": "stopping"}),
     Scenario("give back", HAND_OVER, first={"until_run": 3, "armed": "stopping"}),

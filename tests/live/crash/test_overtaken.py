@@ -37,7 +37,7 @@ class Pair:
         headers = {"x-ruststream-retry-count": str(spent)} if spent else {}
         self.look.add(STREAM, msgspec.to_builtins(task), **headers)
         until(lambda: len(self.runs()) == 1, why=lambda: first.log)
-        first.send(signal.SIGSTOP)
+        first.pause()
         return first
 
     def overtaken(
@@ -66,7 +66,7 @@ class Pair:
         """Wait until its handler has ended and what it decided is done with."""
         ended = self.look.redis.lrange("ended", 0, -1)
         assert str(child.pid).encode() not in ended
-        child.send(signal.SIGCONT)
+        child.resume()
         until(
             lambda: str(child.pid).encode() in self.look.redis.lrange("ended", 0, -1),
             why=lambda: child.log,

@@ -258,6 +258,21 @@ async def test_a_message_of_very_many_headers_is_copied_all_the_same(
     assert await room.pending("refunds", "refunds") == []
 
 
+@pytest.mark.rule("4.7")
+async def test_a_marked_copy_of_very_many_headers_is_deleted_once_settled(room: Room) -> None:
+    fields = [text for number in range(4_500) for text in (f"h:{number}", "v")]
+    reader, delivery = await one(room, "_payload", "p", *fields)
+    await reader.live.replace(delivery, Successor(copy_of(delivery)))
+    (copy,) = await reader.take(1)
+    assert copy.marked
+
+    await reader.live.replace(copy, Successor(copy_of(copy, 5, "refunds.dlq"), dead=True))
+
+    assert await room.pending("refunds", "refunds") == []
+    assert len(await room.entries("refunds")) == 1
+    assert len(await room.entries("refunds.dlq")) == 1
+
+
 @pytest.mark.rule("7.4")
 async def test_what_is_handed_back_keeps_its_count_and_is_taken_over_at_once(room: Room) -> None:
     reader, delivery = await one(room)
@@ -284,6 +299,35 @@ async def test_what_is_handed_back_after_a_run_keeps_the_raised_count(room: Room
     (again,) = await another.orphans(1)
     assert again.server_count == 2
     assert again.special
+
+
+@pytest.mark.rule("5.4")
+async def test_a_trimmed_entry_is_handed_back_from_memory(room: Room) -> None:
+    """Claiming it would clear it from the pending list; what it said is here alone."""
+    reader, delivery = await one(room)
+    await room.ask("XTRIM", "refunds", "MAXLEN", 0)
+
+    await reader.live.give_back([delivery], spent=False)
+    reader.settled(delivery)
+
+    assert await room.pending("refunds", "refunds") == []
+    (again,) = await reader.take(1)
+    assert again.payload == b"pay"
+    assert again.headers.raw("a") == b"1"
+    assert again.header_count == 0
+
+
+@pytest.mark.rule("6.6")
+async def test_what_is_handed_back_to_a_group_that_is_gone_is_delivered_again(room: Room) -> None:
+    reader, delivery = await one(room)
+    await room.ask("XGROUP", "DESTROY", "refunds", "refunds")
+
+    await reader.live.give_back([delivery], spent=False)
+    reader.settled(delivery)
+
+    another = await room.reader(SOURCE)
+    (again,) = await another.take(1)
+    assert again.id == delivery.id
 
 
 @pytest.mark.rule("5.4")

@@ -54,6 +54,26 @@ def test_first_one_before_anything_runs_is_raised(signals: StopSignals) -> None:
     assert signals.received is signal.SIGTERM
 
 
+def test_further_ones_go_where_it_says(signals: StopSignals) -> None:
+    told: list[signal.Signals] = []
+    signals.again = told.append
+    signal.raise_signal(signal.SIGTERM)
+
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)
+
+    assert told == [signal.SIGINT, signal.SIGTERM]
+    assert signals.received is signal.SIGTERM
+
+
+def test_without_a_limit_no_time_runs(signals: StopSignals) -> None:
+    signals.limit = None
+
+    signal.raise_signal(signal.SIGTERM)
+
+    assert not signals.deadline.armed
+
+
 def test_restoring_gives_the_handlers_back_and_stops_the_time() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     signals = StopSignals().install()

@@ -73,6 +73,64 @@ def test_durations_are_seconds_or_timedelta() -> None:
     assert source.delayed_retry == DurableZset("d", ttl=3600)
 
 
+def test_what_a_claiming_stream_can_do() -> None:
+    """Section 6, row *claiming*."""
+    source = RedisStream.claiming("refunds", min_idle=timedelta(seconds=30), group="g")
+    abilities = source.abilities
+
+    assert source.min_idle == 30.0
+    assert (abilities.retry, abilities.capped_retry) == (
+        RetryMeans.GIVE_BACK,
+        RetryMeans.GIVE_BACK,
+    )
+    assert abilities.delay is DelayMeans.NATIVE
+    assert abilities.counter is Counter.SERVER
+    assert (abilities.fixed_delay, abilities.max_delay, abilities.lease) == (30.0, 30.0, 30.0)
+    assert abilities.counts_crashes
+    assert abilities.recovers
+    assert abilities.competes
+    assert abilities.address == "refunds"
+
+
+def test_a_claiming_stream_with_a_delay_set_serves_every_delay() -> None:
+    source = RedisStream.claiming(
+        "refunds", min_idle=30, group="g", delayed_retry=DurableZset("refunds.delayed")
+    )
+
+    assert source.abilities.delay is DelayMeans.PARKED
+    assert source.abilities.max_delay > 10 * 366 * 86_400
+    assert source.abilities.fixed_delay == 30.0
+
+
+def test_a_claiming_stream_is_the_rival_of_a_plain_one() -> None:
+    plain = RedisStream("refunds", group="g")
+    claiming = RedisStream.claiming("refunds", min_idle=30, group="g")
+
+    assert claiming.rivals == plain.rivals
+    assert claiming != plain
+    assert claiming.quarantine == "refunds.undecodable"
+    assert repr(claiming) == "RedisStream.claiming('refunds', min_idle=30, group='g')"
+
+
+def test_a_consumer_name_on_a_claiming_stream_is_for_one_process() -> None:
+    source = RedisStream.claiming("refunds", min_idle=30, group="g", consumer="me")
+
+    assert not source.abilities.competes
+
+
+@pytest.mark.parametrize("min_idle", [0, -1, float("nan"), float("inf"), True, "30", None, 1e9, {}])
+def test_a_min_idle_that_cannot_work_is_refused(min_idle: Any) -> None:
+    with pytest.raises(DeclarationError, match="min_idle"):
+        RedisStream.claiming("refunds", min_idle=min_idle, group="g")
+
+
+def test_a_claiming_stream_without_a_group_is_refused_with_the_line_to_write() -> None:
+    with pytest.raises(DeclarationError) as refused:
+        RedisStream.claiming("refunds", min_idle=30)
+
+    assert refused.value.write == 'RedisStream.claiming("refunds", min_idle=30, group="refunds")'
+
+
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"group": ""}, "without group=", 'RedisStream("refunds", group="refunds")'),
     ({"group": " "}, "group=' '", "group="),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,7 +22,9 @@ def attributes() -> dict[str, object]:
     """What is set on the running loop itself, but for what changes as it runs."""
     changing = {"_ready", "_scheduled", "_selector", "_timer_cancelled_count"}
     loop = asyncio.get_running_loop()
-    return {name: value for name, value in vars(loop).items() if name not in changing}
+    selector = vars(vars(loop)["_selector"])
+    kept = {name: value for name, value in vars(loop).items() if name not in changing}
+    return kept | {"select": selector.get("select")}
 
 
 async def test_nothing_is_patched_afterwards() -> None:
@@ -167,6 +170,51 @@ def test_uvloop_is_refused_with_what_to_write() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[float | None]]:
+    """Begin to count the turns of the running loop: a list of how long it would wait in each."""
+
+    def count() -> list[float | None]:
+        waits: list[float | None] = []
+        selector = vars(asyncio.get_running_loop())["_selector"]
+        select = selector.select
+
+        def counted(timeout: float | None) -> object:
+            waits.append(timeout)
+            return select(timeout)
+
+        monkeypatch.setattr(selector, "select", counted)
+        return waits
+
+    return count
+
+
+async def test_a_loop_whose_time_nobody_moves_does_not_turn(
+    turns: Callable[[], list[float | None]],
+) -> None:
+    waits = turns()
+    loop = asyncio.get_running_loop()
+    with paused_clock():
+        timer = loop.call_later(0.0001, lambda: None)
+        await loop.run_in_executor(None, threading.Event().wait, 0.1)
+        timer.cancel()
+
+    assert len(waits) < 20
+
+
+async def test_what_stood_before_the_selector_stands_there_again(
+    turns: Callable[[], list[float | None]],
+) -> None:
+    waits = turns()
+    with paused_clock() as clock:
+        await clock.advance(1)
+    waits.clear()
+
+    await asyncio.sleep(0)
+
+    assert waits
 
 
 def test_a_jump_is_no_slow_callback_in_debug_mode(caplog: pytest.LogCaptureFixture) -> None:

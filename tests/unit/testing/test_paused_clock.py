@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import socket
 import threading
 import weakref
 from collections.abc import AsyncIterator
@@ -327,6 +328,31 @@ async def test_a_thread_that_ends_while_it_is_waited_for_may_set_timers(
     await clock.advance(5)
 
     assert task.result() == 2.0
+
+
+async def test_what_the_loop_sends_to_itself_arrives_without_lingering(clock: PausedClock) -> None:
+    loop = asyncio.get_running_loop()
+    left, right = socket.socketpair()
+    for end in (left, right):
+        end.setblocking(False)
+
+    async def hand_over() -> float:
+        await asyncio.sleep(5)
+        await loop.sock_sendall(left, b"hello")
+        return clock.seconds
+
+    async def take() -> float:
+        assert await loop.sock_recv(right, 100) == b"hello"
+        await asyncio.sleep(1)
+        return clock.seconds
+
+    tasks = asyncio.gather(hand_over(), take())
+
+    await clock.advance(60)
+
+    assert tasks.result() == [5.0, 6.0]
+    left.close()
+    right.close()
 
 
 async def test_lingering_gives_real_io_the_time_it_takes(clock: PausedClock) -> None:

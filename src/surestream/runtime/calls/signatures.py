@@ -7,7 +7,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Never, NoReturn, TypeVar, cast
 
@@ -215,7 +215,7 @@ def _awaited(returns: Any) -> Any:
 
 
 def _none_acks(returns: Any, site: Site, replies: bool) -> bool:
-    allowed = typing.get_args(returns) if is_union(returns) else (returns,)
+    allowed = list(_results(returns))
     kinds = [_result_kind(each) for each in allowed]
     if replies and all(each is type(None) or each is Outcome for each in allowed):
         raise DeclarationTypeError(
@@ -224,10 +224,8 @@ def _none_acks(returns: Any, site: Site, replies: bool) -> bool:
             why="it has a reply_to, and returns nothing that could be published there",
             write="-> Receipt (the type of the reply), or include(…) without reply_to",
         )
-    if None in kinds:
-        return True
-    if Outcome in kinds or replies:
-        return False
+    if replies or all(kind is None or kind is Outcome for kind in kinds):
+        return None in kinds
     raise DeclarationTypeError(
         f"handler {site.handler} -> {spelled(returns)}",
         where=site,
@@ -237,10 +235,21 @@ def _none_acks(returns: Any, site: Site, replies: bool) -> bool:
     )
 
 
+def _results(returns: Any) -> Iterator[Any]:
+    """The types that a result may be of, by its annotation."""
+    if type(returns).__name__ == "TypeAliasType":  # `type Alias = …`
+        yield from _results(returns.__value__)
+    elif typing.get_origin(returns) is typing.Annotated:
+        yield from _results(typing.get_args(returns)[0])
+    elif is_union(returns):
+        for each in typing.get_args(returns):
+            yield from _results(each)
+    else:
+        yield returns
+
+
 def _result_kind(returns: Any) -> object:
     """``Outcome``, ``None`` where nothing was promised, or the wrong type itself."""
-    if typing.get_origin(returns) is typing.Annotated:
-        returns = typing.get_args(returns)[0]
     if isinstance(returns, TypeVar) or any(returns is each for each in _NO_PROMISE):
         return None
     if isinstance(returns, type) and issubclass(returns, Outcome):

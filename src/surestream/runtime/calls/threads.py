@@ -57,8 +57,9 @@ class HandlerThreads:
         """Start ``call(*args)`` in a thread, in a copy of the current context variables.
 
         The future ends as the call does; a ``StopIteration`` or ``GeneratorExit`` becomes a
-        ``RuntimeError``, as the first does in a coroutine. Cancelling the future gives the call up. Raises ``NotRunning`` after
-        :meth:`stop`, ``RuntimeError`` where the system has no more threads.
+        ``RuntimeError``, as the first does in a coroutine. Cancelling the future gives the call
+        up. Raises ``NotRunning`` after :meth:`stop`, ``RuntimeError`` where the system has no
+        more threads.
         """
         if self._stopped is not None:
             raise NotRunning("the threads for handlers have been stopped")

@@ -17,4 +17,5 @@ async def publish(text: str) -> None:
 
 app = App("demo", lifespan=lifespan(publish), connect_timeout=float(os.environ.get("WAIT", "30")))
 broker = app.add(RedisBroker(os.environ["REDIS_URL"]))
-broker.include(Subscriber(RedisStream("work", group="g"), work), max_attempts=5, workers=5)
+source = RedisStream("work", group="g", recover_after=float(os.environ.get("RECOVER", "60")))
+broker.include(Subscriber(source, work), max_attempts=2, dead_letter="dead", workers=5)

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from surestream import App, Lifespan, Outcome, ack, fail_fast
 
+
+def tell(text: str) -> None:
+    """One line in one write: several processes share standard output."""
+    os.write(1, f"{text}\n".encode())
+
+
 Publish = Callable[[str], Awaitable[None]]
 
 
 async def work(text: str) -> Outcome:
-    """``sleep 0.5``, ``forever``, ``block``, ``thread``, ``raise``, ``fail_fast``, ``exit 5``."""
-    print("began", text, flush=True)
+    """``sleep 0.5``, ``forever``, ``block``, ``thread``, ``raise``, ``fail_fast``, ``exit 5``,
+    ``crash``."""
+    tell(f"began {text}")
     match text.split():
         case ["sleep", seconds]:
             await asyncio.sleep(float(seconds))
@@ -29,11 +38,14 @@ async def work(text: str) -> Outcome:
             raise ValueError("no\n2026-01-01T00:00:00.000+00:00 CRITICAL surestream: forged\x1b[2J")
         case ["fail_fast"]:
             return fail_fast()
+        case ["crash", *_]:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.kill(os.getpid(), signal.SIGSEGV)
         case ["exit", *status]:
             raise SystemExit(*map(int, status))
         case _:
             pass
-    print("done", text, flush=True)
+    tell(f"done {text}")
     return ack()
 
 
@@ -44,7 +56,7 @@ def lifespan(publish: Publish) -> Lifespan:
     @asynccontextmanager
     async def life(app: App) -> AsyncGenerator[None, None]:
         await _do(os.environ.get("OPENING", ""))
-        print("opened", flush=True)
+        tell("opened")
 
         async def publish_all() -> None:
             await asyncio.sleep(0.05)
@@ -54,9 +66,9 @@ def lifespan(publish: Publish) -> Lifespan:
         publishing = asyncio.create_task(publish_all())
         yield
         publishing.cancel()
-        print("closing", flush=True)
+        tell("closing")
         await _do(os.environ.get("CLOSING", ""))
-        print("closed", flush=True)
+        tell("closed")
 
     return life
 

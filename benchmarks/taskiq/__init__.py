@@ -1,0 +1,1 @@
+"""Taskiq with the stream broker of taskiq-redis, in its documented settings."""
