@@ -133,7 +133,11 @@ async def _run(broker: RedisStreamBroker, tally: Tally, together: int) -> None:
         receiving = asyncio.create_task(receiver.listen(over))
         await tally.settled()
         over.set()
-        await receiving
+        # Its last read now and then overlooks that it was cancelled.
+        while not receiving.done():
+            await asyncio.wait((receiving,), timeout=0.2)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
     await broker.shutdown()
 
 

@@ -68,8 +68,8 @@ async def process_refund(refund: Refund, processor: State[Processor]) -> Outcome
 
 @subscriber(RedisStream.claiming("refunds.priority", min_idle=BACKOFF, group="refunds"))
 async def process_priority_refund(refund: Refund, processor: State[Processor]) -> Outcome:
-    """Pay back one that is urgent: no copies; what failed, or was on a worker that died, stays
-    pending in its place, and whoever is free claims it after ``BACKOFF``."""
+    """Pay back a refund that is in a hurry."""
+    # What failed, or was on a worker that died, stays pending; whoever is free claims it again.
     return await settle(processor, refund)
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 from surestream.delivery import Delivery
@@ -41,6 +42,8 @@ UNSET: Final = Unset.UNSET
 
 MAX_ATTEMPTS: Final = 2**31
 MAX_ADDRESS: Final = 65_535
+COMMON_LENGTH: Final = 256
+"""Longer addresses are not remembered."""
 _WRITE: Final = {
     "dead_letter": 'dead_letter="refunds.dlq"',
     "quarantine": 'quarantine="refunds.undecodable"',
@@ -175,22 +178,31 @@ def check_address(value: object, setting: str) -> str:
         raise DeclarationTypeError(
             f"{setting}={_cut(value)}", why=why, write=_WRITE.get(setting, f'{setting}="refunds"')
         )
-    why = None
-    if not value.strip():
-        why = "an address needs a name"
-    elif any(sign.isspace() or ord(sign) < 32 or ord(sign) == 127 for sign in value):
-        why = "an address has no white space or control characters"
-    elif any("\ud800" <= sign <= "\udfff" for sign in value):
-        why = "an address is text that can be written as UTF-8"
-    elif len(value.encode()) > MAX_ADDRESS:
-        why = f"an address has at most {MAX_ADDRESS:,} bytes"
-    elif any(level in ("*", "+", "#", ">") for level in re.split(r"[./]", value)):
-        why = "nothing can be published to a wildcard (rule 4.6)"
+    why = _address_fault(value) if len(value) <= COMMON_LENGTH else _look(value)
     if why is not None:
         raise DeclarationError(
             f"{setting}={_cut(value)}", why=why, write=_WRITE.get(setting, f'{setting}="refunds"')
         )
     return value
+
+
+def _look(value: str) -> str | None:
+    """Why nothing can be published to ``value``, or ``None``."""
+    if not value.strip():
+        return "an address needs a name"
+    if any(sign.isspace() or ord(sign) < 32 or ord(sign) == 127 for sign in value):
+        return "an address has no white space or control characters"
+    if any("\ud800" <= sign <= "\udfff" for sign in value):
+        return "an address is text that can be written as UTF-8"
+    if len(value.encode()) > MAX_ADDRESS:
+        return f"an address has at most {MAX_ADDRESS:,} bytes"
+    if any(level in ("*", "+", "#", ">") for level in re.split(r"[./]", value)):
+        return "nothing can be published to a wildcard (rule 4.6)"
+    return None
+
+
+_address_fault = lru_cache(1024)(_look)
+"""A service publishes to few addresses, over and over."""
 
 
 def check_of_delivery(function: Callable[..., object], setting: str) -> None:

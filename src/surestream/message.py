@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar, overload
 
 __all__ = [
@@ -128,21 +129,24 @@ def header_pairs(values: HeaderValues | None) -> HeaderPairs:
     pairs: list[tuple[str, bytes]] = []
     seen: set[str] = set()
     for name, value in values.items():
-        _check_name(name)
-        if name.lower() in seen:
+        lowered = _checked_name(name)
+        if lowered in seen:
             raise ValueError(f"header {name!r} is given twice: names do not regard case")
-        seen.add(name.lower())
-        pairs.append((name, _value_bytes(name, value)))
+        seen.add(lowered)
+        pairs.append((name, value.encode() if type(value) is str else _value_bytes(name, value)))
     return tuple(pairs)
 
 
-def _check_name(name: object) -> None:
+@lru_cache(1024)
+def _checked_name(name: object) -> str:
+    """A name that may travel, in lower case; a service uses few, over and over."""
     if not isinstance(name, str):
         raise TypeError(f"header name {name!r} is {type(name).__name__}: write it as text")
     if not name:
         raise ValueError("a header name is empty")
     if any(sign in name for sign in "\r\n\0"):
         raise ValueError(f"header name {name!r} has a line break or NUL in it")
+    return name.lower()
 
 
 def _value_bytes(name: str, value: object) -> bytes:

@@ -103,6 +103,19 @@ async def test_an_entry_written_by_hand_ends_in_the_dead_letters(
     assert "refund 1 needs a person to look at it, tried 5 times" in service.log
 
 
+async def test_an_urgent_entry_keeps_its_id_until_it_is_dead(
+    service: Service, redis: Redis
+) -> None:
+    entry = await redis.execute_command("XADD", "refunds.priority", "*", "_payload", DOWN)
+
+    (dead,) = await until(lambda: entries(redis, "refunds.dlq"), service)
+    assert dead[b"_payload"] == DOWN
+    assert dead[COUNT] == b"5"
+    for attempt in range(1, 6):
+        assert f"refunds.priority/refunds {entry.decode()} attempt {attempt}/5" in service.log
+    assert len(await entries(redis, "refunds.priority")) == 1
+
+
 async def test_a_delay_survives_a_kill(service: Service, redis: Redis) -> None:
     # given a refund that waits in Redis, its first try spent
     await redis.execute_command("XADD", "refunds", "*", "_payload", BUSY)

@@ -116,7 +116,9 @@ class Crew:
                 self._dismiss()
                 return
             pause = pause_after(seat.short, self._chance)
-            log.error("%s: the next one starts %s", told, f"in {span(pause)}" if pause else "now")
+            level = logging.WARNING if seat.status == CLEAN else logging.ERROR
+            when = f"in {span(pause)}" if pause else "now"
+            log.log(level, "%s: the next one starts %s", told, when)
             await self._rest(pause)
 
     async def _live(self, seat: _Seat) -> str:

@@ -125,13 +125,13 @@ class _Serving:
         self._signals.answered()
         signal = self._signals.received
         name = "" if signal is None else signal.name
-        second = "" if self._parent is not None else ", a second signal ends at once"
         self._begin_to_end()
         if self._starting:
             log.info("%s: %s while starting: stopping", self._name, name)
             self._cancel()
         else:
-            log.info("%s: %s%s", self._name, name, second)
+            if self._parent is None:
+                log.info("%s: %s, a second signal ends at once", self._name, name)
             self._run.ask_to_stop()
 
     def _begin_to_end(self) -> float:

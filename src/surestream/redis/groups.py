@@ -21,8 +21,8 @@ from surestream.redis.errors import (
 from surestream.redis.publishing import explained, told
 from surestream.redis.reconnecting import ReconnectingLink
 from surestream.redis.replies import Reply
-from surestream.redis.scripted import ADOPT, CLEAN, LEAVE
-from surestream.redis.seat import CONSUMER_PREFIX, FIRST_ID, Seat, id_below, id_order
+from surestream.redis.scripted import ADOPT, CLEAN, LEAVE, RENEW
+from surestream.redis.seat import CONSUMER_PREFIX, FIRST_ID, TRACE, Seat, id_below, id_order
 from surestream.redis.sources import StreamSource
 
 __all__ = ["StreamGroup"]
@@ -60,6 +60,7 @@ class StreamGroup:
         """The last entry that this process read, or where the group stood when it began."""
         self.joining: dict[bytes, StreamDelivery | None] = {}
         self.lost: set[bytes] = set()
+        self._traces: frozenset[bytes] = frozenset()
         silence = max(source.lease or 0.0, source.block, LEAST_SILENCE)
         self.clean_every: Final = silence
         self._silent_ms = round(silence * 2000)
@@ -90,6 +91,7 @@ class StreamGroup:
                 f"{seat.label}: {error}; Redis 6.2 or later, or Valkey, is needed", permanent=True
             ) from error
         self.last_seen = await self._delivered() or FIRST_ID
+        self._traces = await self._look_for_traces()
 
     async def _delivered(self) -> bytes | None:
         groups = await self._link.call("XINFO", "GROUPS", self._seat.stream)
@@ -116,7 +118,7 @@ class StreamGroup:
                 reached = await self._last_generated()
                 if reached is None or id_order(reached) < id_order(place):
                     place = FIRST_ID
-                if await self._created_at(place):
+                if await self._created_again_at(place):
                     _log.warning(
                         "%s: the group was gone; created again, to be read from %s on, with %d "
                         "messages in hand",
@@ -125,11 +127,39 @@ class StreamGroup:
                         len(held),
                     )
             await self._adopt(held)
+            self._traces |= await self._look_for_traces()
+
+    async def renewed(self) -> bool:
+        """Whether the group was lost and created again by another process, unnoticed here; then
+        what is in hand is pending again. Asked where an entry in hand is pending for nobody."""
+        if await self._look_for_traces() <= self._traces:
+            return False
+        await self.mend()
+        return True
+
+    async def _look_for_traces(self) -> frozenset[bytes]:
+        seat = self._seat
+        try:
+            consumers = await self._link.call("XINFO", "CONSUMERS", seat.stream, seat.group_name)
+        except RedisRefusal:
+            # Not to be told: the stream or group is gone right now, or an access list forbids it.
+            return frozenset()
+        names = (_facts(info)[b"name"] for info in cast("list[list[Reply]]", consumers or []))
+        begin = TRACE.encode()
+        return frozenset(name for name in cast("Iterable[bytes]", names) if name.startswith(begin))
 
     async def _created_at(self, place: bytes) -> bool:
         stream, group = self._seat.stream, self._seat.group_name
         try:
             await self._link.call("XGROUP", "CREATE", stream, group, place, "MKSTREAM")
+        except GroupExists:
+            return False
+        return True
+
+    async def _created_again_at(self, place: bytes) -> bool:
+        seat = self._seat
+        try:
+            await self._link.script(RENEW, (seat.stream,), (seat.group_name, place, TRACE))
         except GroupExists:
             return False
         return True

@@ -17,6 +17,7 @@ __all__ = [
     "LEAVE",
     "PARK",
     "PROMOTE",
+    "RENEW",
     "REPLACE",
     "REREAD",
     "TOUCH",
@@ -43,6 +44,7 @@ PROMOTE: Final = Script.load("promote")
 CLAIM: Final = Script.load("claim")
 REREAD: Final = Script.load("reread")
 ADOPT: Final = Script.load("adopt")
+RENEW: Final = Script.load("renew")
 GIVE_BACK: Final = Script.load("give_back")
 TOUCH: Final = Script.load("touch")
 CLEAN: Final = Script.load("clean")

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 __all__ = [
     "CONSUMER_PREFIX",
     "FIRST_ID",
+    "TRACE",
     "WAITING",
     "Seat",
     "id_below",
@@ -24,6 +25,8 @@ CONSUMER_PREFIX: Final = "surestream-"
 WAITING: Final = f"{CONSUMER_PREFIX}waiting".encode()
 """The consumer for which entries are pending between a retry and their claim after ``min_idle``:
 they are nobody's, and must not be taken for what a worker lost or still holds."""
+TRACE: Final = f"{CONSUMER_PREFIX}again-"
+"""How the name of the consumer begins that whoever creates a lost group again leaves there."""
 FIRST_ID: Final = b"0-0"
 """Below every entry: a group that begins there gets the whole stream."""
 _LAST: Final = 2**64 - 1

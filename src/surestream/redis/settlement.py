@@ -70,6 +70,8 @@ class Settlement:
         for _ in range(TRIES):
             args = (*self._fence(delivery), length, *fields)
             state = await told(self._link, self._link.script(REPLACE, keys, args), target)
+            if state == _OVERTAKEN and await self._group.renewed():
+                continue
             if state != _NO_GROUP:
                 return Stored.OVERTAKEN if state == _OVERTAKEN else Stored.STORED
             await self._group.mend()
@@ -102,6 +104,8 @@ class Settlement:
             state, *times = numbers(reply)
             if state == _STORED:
                 self._parked(times[0], times[1])
+            if state == _OVERTAKEN and await self._group.renewed():
+                continue
             if state != _NO_GROUP:
                 return Stored.OVERTAKEN if state == _OVERTAKEN else Stored.STORED
             await self._group.mend()
@@ -135,11 +139,15 @@ class Settlement:
 
     async def touch(self, deliveries: Sequence[StreamDelivery]) -> None:
         """Renew the claims that are still ours."""
+        renewed = 0
         for chunk in _chunks(deliveries):
             args: list[Argument] = [*self._who()]
             for delivery in chunk:
                 args += (delivery.entry, delivery.counted)
-            await self._link.script(TOUCH, (self._seat.stream,), args)
+            renewed += cast("int", await self._link.script(TOUCH, (self._seat.stream,), args))
+        if renewed < len(deliveries):
+            # Settled meanwhile, overtaken, or in a group that is not the one they came from.
+            await self._group.renewed()
 
     # ── parts ───────────────────────────────────────────────────────────────
 
@@ -157,7 +165,9 @@ class Settlement:
             except NoGroup:
                 await self._group.mend()
             else:
-                return frozenset(cast("list[Reply]", reply))
+                gone, unknown = cast("tuple[list[Reply], list[Reply]]", reply)
+                if not unknown or not await self._group.renewed():
+                    return frozenset(gone)
         raise self._group_gone()
 
     def _from_memory(self, delivery: StreamDelivery, after: float, spent: bool) -> Successor:
@@ -217,6 +227,8 @@ class Settlement:
         # Too many fields for a script. Stored first here too; what a crash in between leaves is one
         # copy too many.
         state = await self._link.script(WHOSE, (self._seat.stream,), self._fence(delivery))
+        if state == b"overtaken" and await self._group.renewed():
+            state = await self._link.script(WHOSE, (self._seat.stream,), self._fence(delivery))
         if state == b"overtaken":
             return Stored.OVERTAKEN
         if state == b"later":

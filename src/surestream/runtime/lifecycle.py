@@ -252,10 +252,10 @@ class Run:
         """Publish on ``broker``; returns when the broker has confirmed. ``options`` are what
         the broker's own ``publish`` builds for its transport."""
         message = prepare(broker.codec, destination, value, headers, options)
-        middleware = self._publish_middleware(broker)
-        if not middleware:
+        if not self.app.publish_middleware and not broker.publish_middleware:
             await self.send(broker, message)
             return
+        middleware = self._publish_middleware(broker)
         clean = in_handler.get()
 
         async def send(message: Outgoing) -> None:

@@ -64,7 +64,7 @@ def test_only_the_stuck_message_is_unsettled_at_the_timeout(
         MESSAGES=",".join(["forever", *["sleep 0.5"] * 4]),
     )
     child.wait_for("began forever")
-    child.wait_for("began sleep")
+    child.wait_for("began sleep", times=4)
 
     ended = child.stopped()
 

@@ -18,7 +18,7 @@ class TestFirst:
     def test_lets_the_handlers_under_way_finish_and_starts_no_other(self, start: Start) -> None:
         messages = ",".join(["sleep 1"] * 8)
         child = start("run", "memory_service:app", MESSAGES=messages)
-        child.wait_for("began")
+        child.wait_for("began", times=5)
 
         ended = child.stopped()
 
@@ -31,6 +31,7 @@ class TestFirst:
         messages = ",".join(["forever", *["sleep 0.5"] * 4])
         child = start("run", "memory_service:app", "--shutdown-timeout", "3", MESSAGES=messages)
         child.wait_for("began forever")
+        child.wait_for("began sleep", times=4)
 
         ended = child.stopped()
 

@@ -30,6 +30,7 @@ from surestream import (
 from surestream.cli import serving
 from surestream.declaration import UNSET
 from surestream.redis import DurableZset, EntryId, RedisBroker, RedisStream
+from surestream.runtime import orphans
 from tests.live.crash.points import CUT, How, Point, watch_connections
 from tests.live.support import Look, plain
 
@@ -148,6 +149,8 @@ def serve(
 ) -> int:
     """Run the service; the exit status. ``forever``: until a signal asks for the stop.
     ``instead`` are fields of every task that this process takes otherwise than they say."""
+    # What a lost connection puts off is put off by as much as one lease.
+    orphans.LOOK_AGAIN = LEASE
     point = Point(how, number)
     watch_connections(point)
     if armed == "at first":

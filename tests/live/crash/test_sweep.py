@@ -18,13 +18,13 @@ import pytest
 
 from tests.live.crash.child import CRASHED
 from tests.live.crash.points import CUT, CUTS, KILLED, KILLS, How
-from tests.live.crash.scenarios import SCENARIOS, Scenario
+from tests.live.crash.scenarios import CUT_SCENARIOS, SCENARIOS, Scenario
 from tests.live.support import Child, Look, Nursery
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.rule("5.3")
 
-AT_A_TIME: Final = 8
+AT_A_TIME: Final = 10
 SERVE: Final = "tests.live.crash.child:serve"
 
 
@@ -125,7 +125,7 @@ def test_a_kill_at_any_call_loses_and_strands_nothing(
 
 @pytest.mark.timeout(120)
 @pytest.mark.rule("6.4")
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", CUT_SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_connection_lost_at_any_call_loses_and_strands_nothing(
     nursery: Nursery, sweep_server: RedisServer, scenario: Scenario
 ) -> None:

@@ -7,18 +7,20 @@ import json
 import os
 import time
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from surestream import App, Delivery, Outcome, Subscriber, ack, retry, retry_after
 from surestream.cli import serving
 from surestream.redis import DurableZset, RedisBroker, RedisStream
-from tests.live.support import plain
+from tests.live.crash.points import CUT, How, Point, watch_connections
+from tests.live.support import PATIENCE, Look, plain
 
-__all__ = ["KILLED", "Task", "serve"]
+__all__ = ["KILLED", "Task", "serve", "settled", "strike"]
 
 KILLED = 9
+STUCK = 10
 
 
 class Task(msgspec.Struct):
@@ -31,10 +33,43 @@ class Task(msgspec.Struct):
     takes: float = 0.0
 
 
-def serve(
+def serve(url: str, **settings: Any) -> int:
+    """Run it until a signal asks for the stop."""
+    return serving.serve(service(url, **settings))
+
+
+def strike(url: str, *, how: How, number: int, **settings: Any) -> int:
+    """Run it until everything is settled, struck at the ``number``-th call to Redis."""
+    point = Point(how, number)
+    watch_connections(point)
+    app = service(url, **settings)
+    look = Look(url)
+
+    async def run() -> int:
+        limit = time.monotonic() + PATIENCE
+        async with app.running():
+            point.arm()
+            while not settled(look):
+                if time.monotonic() > limit:
+                    print("not settled:", look.pending("tasks", "g"), flush=True)
+                    return STUCK
+                await asyncio.sleep(0.02)
+        return CUT if point.struck else 0
+
+    return asyncio.run(run())
+
+
+def settled(look: Look) -> bool:
+    """Whether nothing is pending, unread or parked."""
+    if look.pending("tasks", "g") or look.unread("tasks"):
+        return False
+    return not look.parked("tasks.delayed")
+
+
+def service(
     url: str, *, min_idle: float = 0.3, delays: str | None = None, workers: int = 1, cap: int = 5
-) -> int:
-    """Run it until a signal asks for the stop. Every begin of a handler is noted."""
+) -> App:
+    """The service. Every begin of a handler is noted, and every message that it is done with."""
     note = plain(url)
 
     async def work(task: Task, delivery: Delivery) -> Outcome:
@@ -48,17 +83,16 @@ def serve(
         }
         note.rpush("journal", json.dumps(run))
         await asyncio.sleep(task.takes)
-        if delivery.attempt > task.times:
+        if delivery.attempt > task.times or task.do == "ack":
+            note.hincrby("done", str(task.id), 1)
             return ack()
         match task.do:
             case "kill":
                 os._exit(KILLED)
             case "retry":
                 return retry()
-            case "after":
-                return retry_after(task.delay)
             case _:
-                return ack()
+                return retry_after(task.delay)
 
     source = RedisStream.claiming(
         "tasks",
@@ -72,4 +106,4 @@ def serve(
     broker.include(
         Subscriber(source, work), max_attempts=cap, dead_letter="tasks.dlq", workers=workers
     )
-    return serving.serve(app)
+    return app

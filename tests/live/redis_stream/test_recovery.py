@@ -9,7 +9,7 @@ import pytest
 from surestream.contract import Stored, Successor
 from surestream.delivery import Delivery
 from surestream.message import Outgoing
-from surestream.redis.sources import RedisStream
+from surestream.redis.sources import DurableZset, RedisStream, StreamSource
 from surestream.redis.transport import RedisTransport
 from tests.live.redis_stream.room import Reader, Room, confirmed, copy_of, ids, lines, payloads
 
@@ -350,6 +350,93 @@ async def test_two_processes_that_lose_their_group_lose_no_message(room: Room) -
             reader.settled(delivery)
     done = [entry[b"_payload"] for entry in await room.entries("dlq")] + payloads(rest)
     assert {b"%d" % number for number in range(6)} <= set(done)
+
+
+async def unnoticed(room: Room, source: StreamSource, count: int = 1) -> tuple[Reader, Reader]:
+    """A reader that holds entries, and one that has created their lost group again above them,
+    while the first had no read under way."""
+    await room.fill("refunds", count)
+    busy = await room.reader(source)
+    await busy.take(count)
+    other = await room.reader(source)
+    await room.fill("refunds", 1)
+    await other.ack(*await other.take(1))
+    await room.ask("XGROUP", "DESTROY", "refunds", "refunds")
+    await room.fill("refunds", 1)
+    await other.ack(*await other.take(1))
+    assert await room.pending("refunds", "refunds") == []
+    return busy, other
+
+
+@pytest.mark.rule("6.6")
+async def test_a_successor_is_stored_where_a_sibling_created_the_group_again(room: Room) -> None:
+    """The new group begins above it: nobody would ever get it again."""
+    busy, _ = await unnoticed(room, SOURCE)
+    (held,) = busy.origin.hand
+
+    stored = await busy.live.replace(held, Successor(copy_of(held, 5, "dlq"), dead=True))
+
+    assert stored is Stored.STORED
+    assert len(await room.entries("dlq")) == 1
+    assert await room.pending("refunds", "refunds") == []
+    assert await busy.live.replace(held, Successor(copy_of(held, 5, "dlq"), dead=True)) is (
+        Stored.OVERTAKEN
+    )
+
+
+@pytest.mark.rule("6.6")
+async def test_a_touch_notices_it_too(room: Room) -> None:
+    busy, _ = await unnoticed(room, SOURCE, 3)
+
+    await busy.live.touch(list(busy.origin.hand))
+
+    assert [entry for entry, _ in await room.pending("refunds", "refunds")] == [
+        held.id.encode() for held in busy.origin.hand
+    ]
+
+
+@pytest.mark.rule("6.6")
+async def test_a_delay_and_a_retry_notice_it_too(room: Room) -> None:
+    delayed = RedisStream.claiming(
+        "refunds", group="refunds", block=0.2, min_idle=60, delayed_retry=DurableZset("delayed")
+    )
+    busy, _ = await unnoticed(room, delayed, 2)
+    first, second = busy.origin.hand
+
+    assert await busy.live.park(first, copy_of(first).headers, 60) is Stored.STORED
+    await busy.live.give_back([second], after=60)
+
+    assert await room.ask("ZCARD", "delayed") == 1
+    assert await room.pending("refunds", "refunds") == [(second.id.encode(), 1)]
+
+
+@pytest.mark.rule("5.4")
+async def test_what_a_sibling_settled_is_overtaken_and_not_forgotten(room: Room) -> None:
+    """Pending for nobody, as after a lost group; but the group is the one it came from."""
+    await room.fill("refunds", 1)
+    busy = await room.reader(SOURCE)
+    (held,) = await busy.take(1)
+    await room.ask("XACK", "refunds", "refunds", held.id)
+
+    await busy.live.touch([held])
+
+    assert await busy.live.replace(held, Successor(copy_of(held, 5, "dlq"), dead=True)) is (
+        Stored.OVERTAKEN
+    )
+    assert await room.entries("dlq") == []
+
+
+@pytest.mark.case("MG-02")
+async def test_the_trace_of_a_group_created_again_goes_away(room: Room) -> None:
+    _, other = await unnoticed(room, SOURCE)
+    await asyncio.sleep(0.05)
+    group = other.live._group  # pyright: ignore[reportPrivateUsage]
+    group._silent_ms = 10  # pyright: ignore[reportPrivateUsage]
+
+    await group.clean()
+
+    rows = await room.ask("XINFO", "CONSUMERS", "refunds", "refunds")
+    assert [row[1].decode() for row in rows] == [other.live.seat.consumer]
 
 
 @pytest.mark.rule("7.4")

@@ -8,11 +8,13 @@
 -- ARGV[4]  milliseconds they shall look idle
 -- ARGV[5]… for each entry: id, its delivery count now, the count it shall have
 --
--- Returns the ids that the stream no longer has and that nobody else holds: they are left alone, for
--- claiming them would clear them from the pending list. The caller has their content.
+-- Returns {gone, unknown}: gone are ids that the stream no longer has and that nobody else holds: they
+-- are left alone, for claiming them would clear them from the pending list; the caller has their
+-- content. Unknown are ids that are in the stream and pending for nobody: settled by another, or the
+-- group has been created again.
 
 local stream, group, consumer, holder, idle = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local gone = {}
+local gone, unknown = {}, {}
 for i = 5, #ARGV, 3 do
   local id = ARGV[i]
   local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
@@ -23,7 +25,9 @@ for i = 5, #ARGV, 3 do
     elseif ours then
       redis.call('XCLAIM', stream, group, holder, 0, id,
         'IDLE', idle, 'RETRYCOUNT', ARGV[i + 2], 'JUSTID')
+    else
+      unknown[#unknown + 1] = id
     end
   end
 end
-return gone
+return {gone, unknown}
