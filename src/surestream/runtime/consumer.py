@@ -12,24 +12,21 @@ from contextvars import copy_context
 from typing import Any
 
 from surestream.contract import Counter, Subscription, SubscriptionTerms, Transport
-from surestream.declaration import RetryTo
 from surestream.delivery import Delivery
 from surestream.errors import SureStreamError
-from surestream.message import Outgoing
 from surestream.middleware import Middleware, PublishMiddleware, around_delivery
-from surestream.outcome import Kind, Outcome, ack
 from surestream.runtime.calls.threads import HandlerThreads
 from surestream.runtime.delays import Timers
 from surestream.runtime.intake import Intake
 from surestream.runtime.observe import Observer
 from surestream.runtime.orphans import Orphans
 from surestream.runtime.publishing import in_handler
-from surestream.runtime.redelivery import Discard, Quarantine, Reply, count_attempt, on_arrival
+from surestream.runtime.redelivery import count_attempt, on_arrival
 from surestream.runtime.settling import Settling
-from surestream.runtime.storing import resolve_address
 from surestream.runtime.successors import not_before
 from surestream.runtime.terms import Mounted
 from surestream.runtime.touching import Touching
+from surestream.runtime.verdicts import Verdicts
 from surestream.runtime.worker import Worker
 
 __all__ = ["Consumer"]
@@ -129,6 +126,13 @@ class Consumer:
             publish_middleware=self._publish_middleware,
             room_changed=self._room_changed,
             unsent=self._unsent,
+        )
+        self.verdicts = Verdicts(
+            mounted,
+            self.settling,
+            observer=self.observer,
+            attempt=self.attempt,
+            failed=self.failed,
         )
         abilities = mounted.abilities
         guarded = abilities.counts_crashes or self._counts_by_server
@@ -252,7 +256,7 @@ class Consumer:
             worker.redelivered = True
         fault = delivery.fault
         if fault is not None:
-            self.undecodable(delivery, fault)
+            self.verdicts.undecodable(delivery, fault)
             return False
         wait = not_before(delivery)
         if wait > 0:
@@ -268,68 +272,8 @@ class Consumer:
     def _due(self, delivery: Delivery) -> None:
         self.intake.put([delivery])
 
-    def undecodable(self, delivery: Delivery, error: Exception) -> None:
-        """Rule 2.6: no handler runs."""
-        fault = self.mounted.call.as_decode_error(error)
-        outcome, kept_in = self.mounted.on_decode_error, self.mounted.quarantine
-        fate = "dropped" if kept_in is None else f"kept in {kept_in}"
-        if outcome is not None:
-            fate = f"settled by on_decode_error={outcome!r}"
-        self.settling.reports.undecodable(delivery, fault, fate)
-        if self.observer is not None:
-            self.observer.undecodable(delivery, fault)
-        if outcome is not None and outcome.kind is Kind.FAIL_FAST:
-            self.failed(fault)
-        elif outcome is not None:
-            self.settling.settle(delivery, outcome, fault)
-        elif kept_in is None:
-            self.settling.carry_out(delivery, Discard(), 1)
-        else:
-            self.settling.carry_out(delivery, Quarantine(kept_in), 1)
-
-    def decided(self, delivery: Delivery, result: object, failure: BaseException | None) -> None:
-        """Settle by what the handler returned or raised."""
-        if failure is None and not isinstance(result, Outcome):
-            reply_to = self.mounted.reply_to
-            if reply_to is not None and result is not None:
-                failure = self._reply(delivery, result, reply_to)
-                if failure is None:
-                    return
-        if failure is None and not isinstance(result, Outcome):
-            failure = TypeError(
-                f"{self.mounted.site.handler} returned {result!r}, which is no outcome: "
-                "write `return ack()`, retry(), retry_after(...) or drop() (rule 2.2)"
-            )
-        if failure is None:
-            assert isinstance(result, Outcome)
-            outcome = result
-        else:
-            attempt = self.attempt(delivery)
-            outcome = self.mounted.errors(failure, attempt)
-            self.settling.reports.failed(delivery, attempt, failure, outcome)
-        fatal = outcome.kind is Kind.FAIL_FAST
-        if self.observer is not None:
-            self.observer.returned(delivery, None if fatal else outcome, failure)
-        if fatal:
-            self.failed(failure or SureStreamError(f"fail_fast() for {delivery!r}"))
-        else:
-            self.settling.settle(delivery, outcome, failure)
-
-    def _reply(self, delivery: Delivery, value: object, reply_to: RetryTo) -> Exception | None:
-        """Publish what the handler returned; what keeps it from being a message is a failure."""
-        try:
-            address = resolve_address("reply_to", reply_to, delivery)
-            message = Outgoing(address, self.mounted.codec.encode(value), ())
-        except Exception as error:
-            return error
-        if self.observer is not None:
-            self.observer.returned(delivery, ack(), None)
-        self.settling.carry_out(delivery, Reply(message), self.attempt(delivery))
-        return None
-
     def _unsent(self, delivery: Delivery, error: Exception) -> None:
-        """Publish middleware made no message of a reply: that is a failure, too."""
-        self.decided(delivery, None, error)
+        self.verdicts.unsent(delivery, error)
 
     async def interrupted(self, delivery: Delivery) -> None:
         """A handler was cut off by the stop: its delivery goes back, no attempt spent (2.4);

@@ -16,7 +16,9 @@ from surestream.runtime.terms import Mounted
 __all__ = ["Orphans"]
 
 LOOK_AGAIN = 5.0
-"""Seconds to the next look where the transport names none, and after a failed one."""
+"""Seconds to the next look where the transport names none, and the longest after failed ones."""
+LOOK_AFTER_FAILURE = 1.0
+"""Seconds to the next look after a failed one; doubled with each further one."""
 LOOK_ON = 0.05
 """Seconds to the next look where there is more, but nothing that could be taken."""
 
@@ -40,6 +42,7 @@ class Orphans:
         self._by_server = mounted.abilities.counter is Counter.SERVER
         guarded = mounted.abilities.counts_crashes or self._by_server
         self._last_chance = mounted.terms.max_attempts if guarded else None
+        self._failures = 0
         self._new_first: set[asyncio.Task[Any] | None] = set()
         self._running = 0
         self._alone = False
@@ -101,10 +104,12 @@ class Orphans:
             found = await self._live.recover(1)
         except SureStreamError as error:
             self._report(30, "%s: cannot look for orphans: %s", self._name, error)
-            self._again(LOOK_AGAIN)
+            self._again(min(LOOK_AFTER_FAILURE * 2 ** min(self._failures, 8), LOOK_AGAIN))
+            self._failures += 1
             return None
         finally:
             self._taking = False
+        self._failures = 0
         if not found.deliveries:
             self._alone_wanted = False
             if found.more:

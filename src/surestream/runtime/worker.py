@@ -16,6 +16,7 @@ from surestream.runtime.observe import Observer
 from surestream.runtime.running import limited, resume
 from surestream.runtime.settling import BUSY, FLUSH_AT, Settling
 from surestream.runtime.terms import Mounted
+from surestream.runtime.verdicts import Verdicts
 
 __all__ = ["Worker"]
 
@@ -36,6 +37,7 @@ class Workplace(Protocol):
     mounted: Mounted
     intake: Intake
     settling: Settling
+    verdicts: Verdicts
     observer: Observer | None
     invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]]
     attention: bool
@@ -48,10 +50,6 @@ class Workplace(Protocol):
     ) -> Delivery | None: ...
     async def breathe(self) -> None: ...
     def admit(self, worker: Worker, delivery: Delivery) -> bool: ...
-    def undecodable(self, delivery: Delivery, error: Exception) -> None: ...
-    def decided(
-        self, delivery: Delivery, result: object, failure: BaseException | None
-    ) -> None: ...
     async def interrupted(self, delivery: Delivery) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def redelivered_ended(self) -> None: ...
@@ -88,6 +86,7 @@ class Worker:
         mounted = consumer.mounted
         queue = self._queue
         settling = consumer.settling
+        verdicts = consumer.verdicts
         observer = consumer.observer
         invoke: Callable[[Delivery, object], Coroutine[Any, Any, object]] = consumer.invoke
         takes_payload = mounted.call.takes_payload
@@ -96,14 +95,14 @@ class Worker:
         none_acks = mounted.call.none_acks
         timeout = mounted.timeout
         time = asyncio.get_running_loop().time
-        first = previous = time()
+        first = previous = breathed = time()
         value: object = None
         turns = 0
         while True:
             if turns >= FLUSH_AT:
                 turns = 0
                 await consumer.breathe()
-                previous = time()
+                previous = breathed = time()
             if queue and not consumer.attention:
                 delivery = queue.popleft()
             else:
@@ -112,7 +111,7 @@ class Worker:
                 if taken is None:
                     return
                 delivery = taken
-                previous = time()
+                previous = breathed = time()
             self.running = delivery
             if observer is not None:
                 observer.arrived(delivery)
@@ -124,7 +123,7 @@ class Worker:
                 try:
                     value = decode(delivery.payload)
                 except decode_errors as error:
-                    consumer.undecodable(delivery, error)
+                    verdicts.undecodable(delivery, error)
                     self._ended()
                     turns += 1
                     continue
@@ -147,7 +146,7 @@ class Worker:
                     else:
                         limit = previous + timeout
                         result = await limited(coroutine, context, waited, limit, timeout)
-                    first = previous = time()
+                    first = previous = breathed = time()
             except asyncio.CancelledError as error:
                 if consumer.ending:
                     await consumer.interrupted(delivery)
@@ -176,16 +175,16 @@ class Worker:
                     settling.flush()
                     consumer.intake.check_hunger()
                     await consumer.breathe()
-                    now = time()
+                    now = breathed = time()
                 previous = now
             else:
-                consumer.decided(delivery, result, failure)
+                verdicts.decided(delivery, result, failure)
                 self._ended()
                 turns += 1
                 now = time()
-                if settling.storing >= BUSY or now - previous >= LATEST:
+                if settling.storing >= BUSY or now - breathed >= LATEST:
                     await consumer.breathe()
-                    now = time()
+                    now = breathed = time()
                 previous = now
 
     def _ended(self) -> None:

@@ -145,6 +145,7 @@ def serve(
     consumer: str | None = None,
     until_run: int = 0,
     forever: bool = False,
+    note_url: str | None = None,
     instead: dict[str, Any] | None = None,
 ) -> int:
     """Run the service; the exit status. ``forever``: until a signal asks for the stop.
@@ -155,7 +156,7 @@ def serve(
     watch_connections(point)
     if armed == "at first":
         point.arm()
-    note = plain(url)
+    note = plain(note_url or url)
     look = Look(url)
     groups = tuple(groups)
     terms = Redelivery(max_attempts=cap, dead_letter=DEAD if dead else UNSET)
