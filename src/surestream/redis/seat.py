@@ -25,8 +25,9 @@ CONSUMER_PREFIX: Final = "surestream-"
 WAITING: Final = f"{CONSUMER_PREFIX}waiting".encode()
 """The consumer for which entries are pending between a retry and their claim after ``min_idle``:
 they are nobody's, and must not be taken for what a worker lost or still holds."""
-TRACE: Final = f"{CONSUMER_PREFIX}again-"
-"""How the name of the consumer begins that whoever creates a lost group again leaves there."""
+TRACE: Final = f"{CONSUMER_PREFIX}again:"
+"""How the name of the consumer begins that whoever creates a lost group again leaves there. No name
+of a process has a colon."""
 FIRST_ID: Final = b"0-0"
 """Below every entry: a group that begins there gets the whole stream."""
 _LAST: Final = 2**64 - 1

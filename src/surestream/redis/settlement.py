@@ -133,9 +133,10 @@ class Settlement:
 
     async def uncount(self, deliveries: Sequence[StreamDelivery]) -> None:
         """Take back that the server counted these; they stay ours."""
-        await self._hand_back(deliveries, self._seat.consumer_name, 0, spent=False)
+        gone = await self._hand_back(deliveries, self._seat.consumer_name, 0, spent=False)
         for delivery in deliveries:
-            delivery.take_back_count()
+            if delivery.entry not in gone:
+                delivery.take_back_count()
 
     async def touch(self, deliveries: Sequence[StreamDelivery]) -> None:
         """Renew the claims that are still ours."""

@@ -193,7 +193,8 @@ async def test_a_flood_that_never_suspends_does_not_starve_the_others(
         assert len(tb.settlements(flood)) == 2000
         assert len(seen) == 20
     assert max(seen) < 1000
-    assert max(timers) <= 0.002 + 2 * each
+    # A timer, the task it wakes, and what runs before each of them: three turns of the loop.
+    assert max(timers) <= 3 * (0.002 + each)
 
 
 @pytest.mark.case("HL-03")

@@ -111,9 +111,12 @@ async def test_a_reader_that_cannot_be_told_to_stop_does_not_cut_handlers_off(
     service.bench.ready(source, b"3")
     async with service.test() as tb:
         await tb.advance(1)
+        # It comes while the service stops: nobody may take it any more.
+        asyncio.get_running_loop().call_later(1, service.bench.ready, source, b"4")
 
     tb.assert_settled(sleeps, "ack")
     assert [ids for _, ids in service.bench.written] == [["1"]]
+    assert [entry.count for entry in service.bench.group(source).ready] == [0]
 
 
 async def test_a_reader_that_does_not_stop_is_ended(
@@ -147,14 +150,23 @@ async def test_what_cannot_be_given_back_is_told(
     ) in caplog.text
 
 
-async def test_stopping_twice_stops_once(service: Service) -> None:
-    service.on(sleeps)
-    async with service.app.running() as run:
-        await service.broker.publish("orders", 0.01)
+async def test_stopping_twice_stops_once_and_both_wait(service: Service) -> None:
+    source = service.on(sleeps)
+    service.bench.ready(source, b"5")
+    with paused_clock() as clock:
+        run = service.app.new_run()
+        await run.start()
+        await clock.settle()
         first, second = asyncio.create_task(run.stop()), asyncio.create_task(run.stop())
-        await asyncio.gather(first, second)
+        await clock.advance(4)
+        assert not first.done()
+        assert not second.done()
+        await clock.advance(1)
+        assert first.done()
+        assert second.done()
         await run.stop()
 
+    assert [ids for _, ids in service.bench.written] == [["1"]]
     assert service.bench.events.count("disconnect bench") == 1
 
 

@@ -23,14 +23,16 @@ def handle(
     delays: str | None = None,
     later: dict[str, float] | None = None,
     takes: dict[str, float] | None = None,
+    blocks: dict[str, float] | None = None,
     skew: float = 0.0,
     workers: int = 1,
     shutdown_timeout: float = 5.0,
     silence: float | None = None,
     **source: Any,
 ) -> int:
-    """Acknowledge everything; what ``later`` names once more after so many seconds, what ``takes``
-    names after it took so many. Every run is noted, at its begin and at its end."""
+    """Acknowledge everything; what ``later`` names, once more after so many seconds. What ``takes``
+    names sleeps before, what ``blocks`` names lets nobody else run meanwhile. Every run is noted,
+    at its begin and at its end."""
     real = time.time
     if skew:
         clock.time = SimpleNamespace(time=lambda: real() + skew)  # pyright: ignore[reportAttributeAccessIssue]
@@ -44,6 +46,8 @@ def handle(
         note.rpush("journal", json.dumps(run | {"count": delivery.server_count}))
         if takes and text in takes:
             await asyncio.sleep(takes[text])
+        if blocks and text in blocks:
+            time.sleep(blocks[text])  # noqa: ASYNC251 - that is what it is there for
         note.rpush("ended", text)
         if later and text in later and delivery.attempt == 1:
             return retry_after(later[text])

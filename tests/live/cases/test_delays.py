@@ -11,6 +11,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+import uvloop
 
 from surestream import Outcome, ack, retry_after
 from surestream.redis import DurableZset
@@ -73,6 +74,38 @@ async def test_fifty_delays_are_never_early_and_hardly_late(look: Look, kind: st
     print(f"{kind}: median {statistics.median(late) * 1e3:.1f} ms late, {late[-1] * 1e3:.1f} most")
     assert late[0] >= 0
     assert late[-1] < LATENESS, late
+
+
+@pytest.mark.case("TH-09")
+@pytest.mark.parametrize("kind", ["timer", "zset"])
+def test_no_delay_is_early_on_the_loop_of_the_command_line(look: Look, kind: str) -> None:
+    """uvloop tells the time in whole milliseconds, and its timers take them at their word."""
+    decided: dict[str, float] = {}
+
+    def decide(given: Given) -> Outcome:
+        if given.attempt > 1:
+            return ack()
+        decided[given.text] = time.time()
+        return retry_after(0.1)
+
+    async def run() -> None:
+        service = Service(look.url)
+        stream = zset() if kind == "zset" else source()
+        service.on(stream, decide, max_attempts=3, dead_letter=DEAD)
+        async with service.running():
+            for number in range(150):
+                look.add(STREAM, b"%d" % number)
+                # Not in step with the clock's milliseconds.
+                await asyncio.sleep(0.0013)
+            await eventually(lambda: len(service.runs) == 300)
+        early = [
+            decided[given.text] + 0.1 - given.at
+            for given in service.runs
+            if given.attempt == 2 and given.at < decided[given.text] + 0.1
+        ]
+        assert not early, f"{len(early)} of 150, by up to {max(early) * 1000:.2f} ms"
+
+    uvloop.run(run())
 
 
 @pytest.mark.case("DU-03")

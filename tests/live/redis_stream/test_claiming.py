@@ -426,6 +426,27 @@ async def capped(room: Room, source: ClaimingStream, cap: int) -> Reader:
     return await room.reader(source, transport)
 
 
+@pytest.mark.rule("5.4")
+async def test_a_last_chance_that_was_trimmed_on_its_way_keeps_its_fence(room: Room) -> None:
+    reader = await capped(room, DELAYED, 2)
+    await room.fill("refunds", 1)
+    (first,) = await reader.take(1)
+    await reader.live.park(first, copy_of(first, 1).headers, 0.01)
+    reader.settled(first)
+    uncount = reader.live._arrivals._uncount  # pyright: ignore[reportPrivateUsage]
+
+    async def late(deliveries: Any) -> None:
+        await room.ask("XTRIM", "refunds", "MAXLEN", 0)
+        await uncount(deliveries)
+
+    reader.live._arrivals._uncount = late  # pyright: ignore[reportPrivateUsage]
+    (last,) = await reader.take(1)
+
+    dead = Successor(copy_of(last, 2, "refunds.dlq"), dead=True)
+    assert await reader.live.replace(last, dead) is Stored.STORED
+    assert len(await room.entries("refunds.dlq")) == 1
+
+
 @pytest.mark.rule("6.6")
 async def test_a_last_chance_in_hand_keeps_its_fence_when_the_group_is_lost(room: Room) -> None:
     reader = await capped(room, DELAYED, 2)
