@@ -154,19 +154,19 @@ MEMORY = Path(
 HARNESS = Path(
     "harness",
     (
-        Contender("ours/redis", "benchmarks.ours.memory:test_redis", (*OURS, "fakeredis")),
-        Contender("ours/memory", "benchmarks.ours.memory:test_memory", OURS),
+        Contender("ours", "benchmarks.ours.memory:test_redis", (*OURS, "fakeredis")),
         Contender(
-            "ours/redis-one-by-one",
+            "ours_one_by_one",
             "benchmarks.ours.memory:test_redis_one_by_one",
             (*OURS, "fakeredis"),
         ),
+        Contender("ours_memory", "benchmarks.ours.memory:test_memory", OURS),
         Contender("faststream", "benchmarks.faststream.memory:test_redis", FASTSTREAM, slow=True),
         Contender("taskiq", "benchmarks.taskiq.memory:test_memory", ("taskiq",), slow=True),
     ),
     kind="local",
     loop="asyncio",
-    share=0.2,
+    share=0.1,
     wanted_rate=20_000,
 )
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from taskiq import AsyncTaskiqDecoratedTask, SimpleRetryMiddleware, TaskiqMessage
+from taskiq import SimpleRetryMiddleware, TaskiqMessage
 from taskiq.formatters.json_formatter import JSONFormatter
 from taskiq.receiver import Receiver
 from taskiq_redis import RedisStreamBroker
@@ -145,14 +145,11 @@ async def publish(job: Job, watch: Stopwatch) -> None:
     """`task.kiq`, awaited."""
     broker = _broker(job)
 
+    @broker.task(task_name=TASK, **HEADERS)
     async def handle(received: OrderModel) -> None: ...
 
-    task: AsyncTaskiqDecoratedTask[[OrderModel], None] = broker.task(task_name=TASK, **HEADERS)(
-        handle
-    )
-
     async def send(each: Order) -> None:
-        await task.kiq(model(each))
+        await handle.kiq(model(each))
 
     await broker.startup()
     watch.start()

@@ -54,7 +54,7 @@ _WRITE: Final = {
 RetryTo = str | Callable[[Delivery], str]
 """Where copies go: an address, or a function of the delivery (rule 4.2)."""
 
-ErrorRules = Mapping[type[BaseException], Outcome] | Callable[[BaseException, int], Outcome]
+ErrorRules = Mapping[type[Any], Outcome] | Callable[[BaseException, int], Outcome]
 """``on_error=``: outcomes by exception class, or a callable of exception and attempt (2.3)."""
 
 DetailLevel = Literal["short", "full", "none"]

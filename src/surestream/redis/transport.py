@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import random
@@ -14,6 +15,7 @@ from surestream.contract import Source, Stored, Subscription, SubscriptionTerms,
 from surestream.delivery import Origin
 from surestream.errors import (
     BrokerRefused,
+    ConnectFailed,
     ConnectionLost,
     DeclarationError,
     DeclarationTypeError,
@@ -107,7 +109,7 @@ class RedisTransport(Transport):
             chance=self._chance,
         )
         try:
-            await subscription.open()
+            await self._opened(command, subscription)
             await reading.open(self._timeout)
         except SureStreamError as error:
             self._seats.pop(seat, None)
@@ -119,6 +121,23 @@ class RedisTransport(Transport):
         if promoter is not None:
             promoter.serve(source.block)
         return subscription
+
+    async def _opened(self, command: ReconnectingLink, subscription: StreamSubscription) -> None:
+        """Open it, also over a connection that is lost meanwhile: each step may be repeated."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                while True:
+                    try:
+                        return await subscription.open()
+                    except ConnectionLost:
+                        # At least a turn of the loop: the link may look open still.
+                        await asyncio.sleep(0)
+                        await command.ready()
+        except TimeoutError:
+            raise ConnectFailed(
+                f"{self._display}: connection lost while subscribing (tried for "
+                f"{self._timeout:g} s)"
+            ) from None
 
     def _seat(self, source: StreamSource, terms: SubscriptionTerms) -> Seat:
         if source.consumer is None:

@@ -199,6 +199,8 @@ class Consumer:
             if self.intake.paused is None and self.orphans.due_for(lane):
                 orphan = await self.orphans.take()
                 if orphan is not None and await self._keeps(worker, lane, orphan):
+                    if not self._counts_by_server:
+                        self.settling.reports.taken_over(orphan)
                     return orphan
             self._mind()
             if self._stopping:
@@ -266,7 +268,7 @@ class Consumer:
         plan = on_arrival(self.mounted.terms, self.mounted.abilities, counters)
         if plan is None:
             return True
-        self.settling.carry_out(delivery, plan, counters.server)
+        self.settling.carry_out(delivery, plan, self.mounted.terms.max_attempts or 1)
         return False
 
     def _due(self, delivery: Delivery) -> None:

@@ -9,13 +9,14 @@ from typing import cast
 from surestream.declaration import ErrorRules
 from surestream.outcome import DEFAULT_BACKOFF, Drop, Outcome, Retry, retry_after
 
-__all__ = ["ErrorPolicy", "compile_errors"]
+__all__ = ["UNLISTED", "ErrorPolicy", "compile_errors"]
 
 log = logging.getLogger("surestream.dispatch")
 
 ErrorPolicy = Callable[[BaseException, int], Outcome]
 
 UNLISTED = retry_after(DEFAULT_BACKOFF)
+"""The outcome of an exception nobody declared; told apart by identity."""
 
 
 def compile_errors(rules: ErrorRules | None) -> ErrorPolicy:

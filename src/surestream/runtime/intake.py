@@ -148,6 +148,7 @@ class Intake:
                 if batch:
                     self._adapt(batch)
                     self.put(batch)
+                del batch  # while it waits for the next, it keeps none alive
         except asyncio.CancelledError:
             raise
         except BaseException as error:

@@ -171,6 +171,11 @@ class Run:
         if self._consume:
             for broker in self.app.brokers:
                 check_topology(broker.mounts, self.context.warn)
+            if not any(broker.mounts for broker in self.app.brokers):
+                self.context.warn(
+                    f"{self.context.service}: no handler is included, so nothing is read: is "
+                    "include(…) or include_router(…) missing?"
+                )
         await self._open_lifespan()
         mounts: list[tuple[BrokerDeclaration, Consumer, Callable[..., Any]]] = []
         if self._consume:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from surestream.delivery import Delivery
+from surestream.runtime.failures import UNLISTED
 from surestream.runtime.redelivery import (
     Acknowledge,
     Copy,
@@ -117,12 +119,32 @@ class Reports:
             case Quarantine(address=address):
                 log.debug("%s: kept in %s", start, address)
 
+    def done(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledged: only for those who debug."""
+        for delivery in deliveries:
+            log.debug("%s %s: done", self._name, cut(delivery.id))
+
+    def taken_over(self, delivery: Delivery) -> None:
+        """A delivery whose worker is gone runs here (rule 6.4)."""
+        log.info(
+            "%s %s: taken over, its worker is gone; delivery %d of it",
+            self._name,
+            cut(delivery.id),
+            delivery.server_count,
+        )
+
     def failed(
         self, delivery: Delivery, attempt: int, error: BaseException, outcome: object
     ) -> None:
-        """The handler raised."""
-        log.warning(
-            "%s: %s → %r", self.line(delivery, attempt), cut(repr(error)), outcome, exc_info=error
+        """The handler raised: with the traceback, unless the user declared what it means."""
+        expected = outcome is not UNLISTED
+        log.log(
+            logging.INFO if expected else logging.WARNING,
+            "%s: %s → %r",
+            self.line(delivery, attempt),
+            cut(repr(error)),
+            outcome,
+            exc_info=error if self.debug or not expected else None,
         )
 
     def undecodable(self, delivery: Delivery, error: Exception, fate: str) -> None:

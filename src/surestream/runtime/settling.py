@@ -103,6 +103,8 @@ class Settling:
         if self.done:
             done, self.done = self.done, []
             self._subscription.acknowledge(done)
+            if self.reports.debug:
+                self.reports.done(done)
             if self._observer is not None:
                 for delivery in done:
                     self._observer.settled(delivery, Acknowledge(), None)

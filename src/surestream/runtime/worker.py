@@ -97,6 +97,7 @@ class Worker:
         time = asyncio.get_running_loop().time
         first = previous = breathed = time()
         value: object = None
+        done = settling.done
         turns = 0
         while True:
             if turns >= FLUSH_AT:
@@ -107,6 +108,7 @@ class Worker:
                 delivery = queue.popleft()
             else:
                 settling.flush()
+                done = settling.done  # not the last ones: they may go while this waits
                 taken = await consumer.next_delivery(self, self._lane, queue)
                 if taken is None:
                     return

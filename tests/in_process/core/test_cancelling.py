@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surestream import Attempt, Outcome, ServiceFailed, ack, drop
-from tests.in_process.core.service import Service
+from tests.in_process.core.service import Service, until
 
 pytestmark = pytest.mark.rule("2.4")
 
@@ -111,10 +111,8 @@ async def test_a_cancelled_error_is_no_end_where_the_starting_task_is_gone(
 
     await run.publish(service.broker, "orders", 1)
     await run.publish(service.broker, "orders", 2)
+    await until(lambda: [ids for _, ids in service.bench.written] == [["1"], ["2"]])
     await asyncio.create_task(run.stop())
-
-    acknowledged = [each for _, ids in service.bench.written for each in ids]
-    assert acknowledged == ["1", "2"]
 
 
 @pytest.mark.parametrize("order_to_stop", [SystemExit(3), KeyboardInterrupt()])

@@ -176,12 +176,26 @@ async def test_a_callable_that_raises_backs_off_and_is_told(
 async def test_an_exception_is_told_once_with_its_traceback(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await how_it_ends(service, BusyError("the till"), on_error=RULES, max_attempts=5)
+    await how_it_ends(service, LookupError("no till"), on_error=RULES, max_attempts=5)
 
     (record,) = [each for each in caplog.records if each.exc_info]
     told = record.getMessage()
-    assert told == "orders/g 1 attempt 1/5: BusyError('the till') → retry_after(30)"
+    assert told.startswith("orders/g 1 attempt 1/5: LookupError('no till') → retry_after(")
     assert record.levelname == "WARNING"
+
+
+async def test_a_declared_exception_is_one_line(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await how_it_ends(service, BusyError("the till"), on_error=RULES, max_attempts=5)
+
+    told = [each for each in caplog.records if "BusyError" in each.getMessage()]
+    assert [each.getMessage() for each in told] == [
+        "orders/g 1 attempt 1/5: BusyError('the till') → retry_after(30)"
+    ]
+    assert told[0].levelname == "INFO"
+    assert told[0].exc_info is None
 
 
 # -- fail_fast --------------------------------------------------------------------------------

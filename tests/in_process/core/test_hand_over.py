@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 from typing import Any
 
 import pytest
 
-from surestream import Outcome, retry_after
+from surestream import Delivery, Outcome, ack, retry_after
 from surestream.clock import wall_time
 from surestream.message import DEAD_PREFIX, NOT_BEFORE_HEADER, RETRY_COUNT_HEADER, Outgoing
 from surestream.testing import paused_clock
+from tests.in_process.core.bench import BenchDelivery
 from tests.in_process.core.service import Service, headers
 from tests.in_process.core.sources import CORE, NATIVE, STREAM, BenchSource
 
@@ -306,3 +308,27 @@ async def test_fifty_thousand_delays_are_handed_over_within_the_grace_time(
     assert len(service.bench.stored) == 50_000
     assert all(NOT_BEFORE_HEADER in dict(one.headers) for one in service.bench.stored)
     assert "50000 were handed over, 0 given back, 0 lost" in log.text
+
+
+@pytest.mark.case("MG-05")
+@pytest.mark.parametrize("can", [HELD, CORE], ids=["held", "timer"])
+async def test_delays_that_have_fired_leave_nothing_in_memory(service: Service, can: Any) -> None:
+    async def once_more(order: bytes, delivery: Delivery) -> Outcome:
+        return retry_after(3600) if delivery.attempt == 1 else ack()
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(each, BenchDelivery) for each in gc.get_objects())
+
+    before = alive()
+    source = service.on(once_more, can, max_attempts=2)
+    for _ in range(1000):
+        service.bench.ready(source, b"x")
+    with paused_clock() as clock:
+        async with service.app.running() as run:
+            await clock.advance(60)
+            assert alive() >= before + 1000
+            await clock.advance(3600)
+            assert alive() <= before + 2
+            assert list(run.subscriptions[0].held()) == []
+    assert len(service.bench.stored) == 1000

@@ -63,6 +63,17 @@ def test_a_router_included_as_a_handler(service: Service) -> None:
     )
 
 
+def test_a_prefix_for_a_source_that_takes_none() -> None:
+    router: Router[BenchSource] = Router(prefix="eu.")
+
+    assert refused(lambda: router.include(HANDLE), type_error=True) == text(
+        "BenchSource in a Router with a prefix",
+        where=HERE,
+        why="this source does not say how its addresses take a prefix",
+        write="Router() without prefix=",
+    )
+
+
 def test_a_setting_that_does_not_exist(service: Service) -> None:
     include: Any = service.broker.include
 

@@ -24,6 +24,7 @@ def handle(
     later: dict[str, float] | None = None,
     takes: dict[str, float] | None = None,
     blocks: dict[str, float] | None = None,
+    note_url: str | None = None,
     skew: float = 0.0,
     workers: int = 1,
     shutdown_timeout: float = 5.0,
@@ -38,7 +39,7 @@ def handle(
         clock.time = SimpleNamespace(time=lambda: real() + skew)  # pyright: ignore[reportAttributeAccessIssue]
     if silence is not None:
         groups.LEAST_SILENCE = silence  # pyright: ignore[reportAttributeAccessIssue]
-    note = plain(url)
+    note = plain(note_url or url)
 
     async def work(body: bytes, delivery: Delivery) -> Outcome:
         text = body.decode()

@@ -26,7 +26,7 @@ from tests.live.cases.service import (
     zset,
 )
 from tests.live.support import Look, LookAt, StartChild, eventually, until
-from tests.servers import RedisServer
+from tests.server_fixtures import StartRedis
 
 HANDLE = "tests.live.cases.programs:handle"
 LATENESS = 0.25
@@ -247,6 +247,22 @@ async def test_waiting_delays_can_be_seen_moved_and_cancelled(look: Look) -> Non
     assert again["left"] >= before + 1000
 
 
+@pytest.mark.case("CK-13", "ML-06")
+@pytest.mark.rule("6.5")
+async def test_a_delay_that_is_moved_beyond_ttl_is_not_lost(look: Look) -> None:
+    """The set expires with its last due member, wherever that was moved."""
+    service = Service(look.url)
+    delays = DurableZset(DELAYED, ttl=0.5)
+    service.on(source(delayed_retry=delays), once_later(1.0), max_attempts=3, dead_letter=DEAD)
+    async with service.running():
+        look.add(STREAM, b"x")
+        await eventually(lambda: look.parked(DELAYED) == 1)
+        ((member, due),) = look.redis.zrange(DELAYED, 0, -1, withscores=True)
+        look.redis.zadd(DELAYED, {member: due + 1500}, xx=True)
+        await eventually(lambda: service.attempts() == [1, 2], within=5)
+    assert service.runs[1].at * 1000 >= due + 1500
+
+
 @pytest.mark.case("ML-06")
 @pytest.mark.rule("6.5")
 async def test_a_delay_longer_than_ttl_comes_back(look: Look) -> None:
@@ -277,17 +293,19 @@ class TestDelaysOutlive:
         assert look.journal()[1]["at"] - before < 5
 
     async def test_the_server_that_keeps_them(
-        self, own_redis: RedisServer, look_at: LookAt
+        self, start_redis: StartRedis, look_at: LookAt
     ) -> None:
-        look = look_at(own_redis.url)
+        # With everysec a kill may take up to two seconds of answered writes with it.
+        server = start_redis(appendonly=True, args=("--appendfsync", "always"))
+        look = look_at(server.url)
         service = Service(look.url).on(zset(), once_later(1.0), max_attempts=3, dead_letter=DEAD)
         async with service.running():
             look.add(STREAM, b"x")
             await eventually(lambda: look.parked(DELAYED) == 1)
             ((_, due),) = look.redis.zrange(DELAYED, 0, -1, withscores=True)
-            await asyncio.to_thread(own_redis.kill)
+            await asyncio.to_thread(server.kill)
             await asyncio.sleep(0.3)
-            await asyncio.to_thread(own_redis.restart)
+            await asyncio.to_thread(server.restart)
             await eventually(lambda: service.attempts() == [1, 2])
             await eventually(lambda: not look.pending(STREAM, GROUP))
         assert due / 1000 <= service.runs[1].at <= due / 1000 + 1

@@ -72,6 +72,28 @@ async def test_what_waits_for_its_dead_letter_is_not_taken_by_an_idle_sibling(lo
     assert sum(len(one.runs) for one in pair) == 10
 
 
+@pytest.mark.rule("6.2")
+async def test_a_run_beyond_hold_limit_may_be_taken_over_once(look: Look) -> None:
+    async def slowly(given: Given) -> Outcome:
+        await asyncio.sleep(2.5)
+        return retry() if given.attempt == 1 else ack()
+
+    first, second = Service(look.url), Service(look.url)
+    settings = {"hold_limit": 0.6, "max_attempts": 5, "dead_letter": DEAD}
+    first.on(source(recover_after=0.3), slowly, **settings)
+    second.on(source(recover_after=0.3), **settings)
+    async with first.running():
+        look.add(STREAM, b"x")
+        await eventually(lambda: len(first.runs) == 1)
+        async with second.running():
+            await eventually(lambda: not look.pending(STREAM, GROUP))
+            assert first.ended == 0
+            await eventually(lambda: first.ended == 1)
+            await asyncio.sleep(0.2)
+    assert len(second.runs) == 1
+    assert look.length(STREAM) == 1  # its late retry did nothing
+
+
 @pytest.mark.case("RC-09")
 class TestHandlersThatBlock:
     async def test_a_plain_function_blocks_nobody(self, look: Look) -> None:

@@ -134,6 +134,52 @@ def test_a_signal_ends_it_while_the_server_hangs_under_it(
     assert child.ended_at - before < 1 + 4 + 1
 
 
+@pytest.mark.rule("7.3")
+@pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
+def test_a_signal_ends_it_while_the_server_is_down(
+    start: StartChild, look: Look, own_redis: RedisServer, busy: bool
+) -> None:
+    settings = {"url": own_redis.url, "note_url": look.url}
+    takes = {str(number): 0.7 for number in range(5)}
+    child = running(start(HANDLE, takes=takes, shutdown_timeout=3, **settings))
+    if busy:
+        at = Look(own_redis.url)
+        for number in range(5):
+            at.add(STREAM, b"%d" % number)
+        at.close()
+        until(lambda: texts(look), why=lambda: child.log)
+    own_redis.kill()
+    before = time.monotonic()
+
+    assert child.stop() == 0, child.log
+    assert child.ended_at - before < 3
+    own_redis.start()
+    if busy:
+        again = start(HANDLE, recover_after=0.3, **settings)
+        until(lambda: len(set(ended(look))) == 5, why=lambda: again.log)
+        assert len(texts(look)) <= 6
+
+
+@pytest.mark.rule("5.1", "7.3")
+@pytest.mark.parametrize("kind", ["timer", "zset"])
+def test_what_a_handler_decides_after_the_signal_is_stored(
+    start: StartChild, look: Look, kind: str
+) -> None:
+    settings = {"delays": f"{STREAM}.delayed"} if kind == "zset" else {}
+    settings |= {"later": {"x": 0.6}}
+    child = start(HANDLE, url=look.url, takes={"x": 0.5}, **settings)
+    look.add(STREAM, b"x")
+    until(lambda: texts(look), why=lambda: child.log)
+    assert child.stop() == 0, child.log
+
+    assert look.pending(STREAM, GROUP) == []
+    again = start(HANDLE, url=look.url, **settings)
+    until(lambda: len(texts(look)) == 2, why=lambda: again.log)
+    first, second = look.journal()
+    assert (second["attempt"], second["count"]) == (2, 1)
+    assert second["at"] - first["at"] >= 1.1
+
+
 @pytest.mark.case("SD-06")
 @pytest.mark.rule("7.3")
 def test_one_that_never_ends_does_not_take_the_others_with_it(

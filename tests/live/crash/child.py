@@ -12,13 +12,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from surestream import (
     App,
     Attempt,
+    Delivery,
     Outcome,
     Redelivery,
     Subscriber,
@@ -29,7 +30,7 @@ from surestream import (
 )
 from surestream.cli import serving
 from surestream.declaration import UNSET
-from surestream.redis import DurableZset, EntryId, RedisBroker, RedisStream
+from surestream.redis import DurableZset, RedisBroker, RedisStream
 from surestream.runtime import orphans
 from tests.live.crash.points import CUT, How, Point, watch_connections
 from tests.live.support import Look, plain
@@ -79,6 +80,7 @@ def service(
     groups: Iterable[str],
     workers: int,
     consumer: str | None,
+    lease: float,
     terms: Redelivery,
     instead: dict[str, Any],
 ) -> App:
@@ -87,8 +89,9 @@ def service(
     broker = app.add(RedisBroker(url))
 
     def handler(group: str) -> Callable[..., Any]:
-        async def work(task: Task, attempt: Attempt, entry: Annotated[str, EntryId]) -> Outcome:
-            run = {"id": task.id, "attempt": attempt.number, "entry": entry, "at": time.time()}
+        async def work(task: Task, attempt: Attempt, delivery: Delivery) -> Outcome:
+            run = {"id": task.id, "entry": delivery.id, "at": time.time()}
+            run |= {"attempt": attempt.number, "count": delivery.server_count}
             note.rpush(f"runs:{group}", json.dumps(run))
             task = msgspec.structs.replace(task, **instead)
             if task.takes:
@@ -119,7 +122,7 @@ def service(
             group=group,
             consumer=consumer,
             block=BLOCK,
-            recover_after=LEASE if consumer is None else None,
+            recover_after=lease if consumer is None else None,
             delayed_retry=None if timer else DurableZset(DELAY_SET, ttl=60),
         )
         broker.include(
@@ -143,6 +146,7 @@ def serve(
     cap: int = CAP,
     dead: bool = True,
     consumer: str | None = None,
+    lease: float = LEASE,
     until_run: int = 0,
     forever: bool = False,
     note_url: str | None = None,
@@ -167,6 +171,7 @@ def serve(
         groups=groups,
         workers=workers,
         consumer=consumer,
+        lease=lease,
         terms=terms,
         instead=instead or {},
     )
