@@ -14,6 +14,7 @@ __all__ = ["RedisAddress"]
 _SCHEMES = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
 _EXAMPLE = "redis://user:password@localhost:6379/0"
 _DATABASES = 2**31
+_PLACE = re.compile(r"(?:[\w.-]+|\[[0-9a-f:.]+\])(?::[0-9]+)?(?:/[0-9]*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _split(url: str) -> SplitResult:
         raise DeclarationError(
             f"Redis URL {shown!r}",
             why="it does not begin with redis://, rediss://, valkey://, valkeys:// or unix://",
-            write=_EXAMPLE,
+            write=f"redis://{url}" if _PLACE.fullmatch(url) else _EXAMPLE,
         )
     if parts.scheme != "unix" and "@" in url and "@" not in parts.netloc:
         raise DeclarationError(

@@ -6,6 +6,7 @@ methods; who reads and who writes is decided in :mod:`surestream.redis.link`.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
@@ -125,12 +126,34 @@ def connection_factory(address: RedisAddress, *, connect_timeout: float = 5.0) -
             **common,
         }
         if address.tls is None:
-            return cast("Connection", TcpConnection(**tcp))
-        secured = SSLConnection(**tcp)
+            return cast("Connection", _Tcp(**tcp))
+        secured = _Tls(**tcp)
         secured.ssl_context.context = address.tls
         return cast("Connection", secured)
 
     return make
+
+
+class _Tcp(TcpConnection):
+    async def connect(self) -> None:
+        await _resolve(self.host, self.port)
+        await super().connect()
+
+
+class _Tls(SSLConnection):
+    async def connect(self) -> None:
+        await _resolve(self.host, self.port)
+        await super().connect()
+
+
+async def _resolve(host: str, port: int) -> None:
+    """Ask for the host's addresses, so that an unknown host fails here."""
+    # uvloop's create_connection, cancelled while it asks, leaves the answer to nobody, and the
+    # loop then logs an exception that was never retrieved.
+    try:
+        await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(f"host {host!r} cannot be resolved: {error.strerror}") from error
 
 
 def _keepalive() -> Iterable[tuple[int, int]]:

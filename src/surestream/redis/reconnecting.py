@@ -103,15 +103,20 @@ class ReconnectingLink:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         wait = _FIRST_WAIT
+        last: ConnectFailed | None = None
         while True:
+            given = max(end - loop.time(), 0.001)
             try:
-                link = await self._try(min(self._attempt_timeout, max(end - loop.time(), 0.001)))
+                link = await self._try(min(self._attempt_timeout, given))
             except ConnectRefused:
                 raise
             except ConnectFailed as error:
                 rest = end - loop.time()
                 if rest <= 0:
-                    raise ConnectFailed(f"{error} (tried for {timeout:g} s)") from None
+                    # A try that the end cut short says less than the one before it.
+                    told = last if last is not None and given < self._attempt_timeout else error
+                    raise ConnectFailed(f"{told} (tried for {timeout:g} s)") from None
+                last = error
                 self._say("open", logging.WARNING, "%s; trying again", error)
                 await asyncio.sleep(min(self._spread(wait), rest))
                 wait = min(wait * 2, _LONGEST_WAIT)

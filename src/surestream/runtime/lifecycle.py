@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from surestream.codec import Codec
@@ -129,7 +130,7 @@ class Run:
         self.failure: BaseException | None = None
         """What made the service stop, where a fault did."""
         self.subscriptions: list[Consumer] = []
-        self._state = state
+        self._state, self._state_given = state, state is not UNSET
         self._consume = consume
         self._phase = Phase.NEW
         self._stack = AsyncExitStack()
@@ -223,8 +224,7 @@ class Run:
         )
 
     def _bind(self, mounted: Mounted, broker: BrokerDeclaration) -> Callable[..., Any]:
-        def state(parameter: str, type_: object) -> object:
-            return resolve_state(self._state, parameter, type_)
+        state = partial(resolve_state, self._state, given=self._state_given)
 
         async def publish(
             destination: object,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from types import CoroutineType
+from typing import Any
 
 from surestream.declaration import RetryTo
 from surestream.delivery import Delivery
@@ -60,6 +63,8 @@ class Verdicts:
 
     def decided(self, delivery: Delivery, result: object, failure: BaseException | None) -> None:
         """Settle by what the handler returned or raised."""
+        if failure is None and inspect.iscoroutine(result):
+            failure = self._not_awaited(result)
         if failure is None and not isinstance(result, Outcome):
             reply_to = self._mounted.reply_to
             if reply_to is not None and result is not None:
@@ -85,6 +90,19 @@ class Verdicts:
             self._failed(failure or SureStreamError(f"fail_fast() for {delivery!r}"))
         else:
             self._settling.settle(delivery, outcome, failure)
+
+    def _not_awaited(self, coroutine: CoroutineType[Any, Any, object]) -> TypeError:
+        # Closed, so that Python does not warn of it as well, later and without the handler.
+        coroutine.close()
+        called = f"{coroutine.__qualname__.rpartition('.<locals>.')[2]}(…)"
+        call = self._mounted.call
+        write = f"return await {called}"
+        if not call.is_async:
+            write += f", in an async def {self._mounted.site.handler.rpartition('.')[2]}"
+        return TypeError(
+            f"{self._mounted.site.handler} returned {called} without running it; "
+            f"an await is missing: {write}"
+        )
 
     def _reply(self, delivery: Delivery, value: object, reply_to: RetryTo) -> Exception | None:
         """Publish what the handler returned; what keeps it from being a message is a failure."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Final, cast, get_args
 
 from surestream.app import App
 from surestream.contract import Source
@@ -21,7 +22,7 @@ from surestream.testing.records import (
     mount_of,
 )
 from surestream.testing.timeline import timeline
-from surestream.testing.words import HowSettled, MessageKind
+from surestream.testing.words import HowSettled, MessageKind, PlanWord
 
 __all__ = ["Asking", "Handler"]
 
@@ -30,6 +31,9 @@ Handler = Callable[..., object]
 
 SHOWN = 60
 """Lines of the time line that a failure shows."""
+
+_SETTLED: Final = (*get_args(PlanWord), "overtaken")
+_KINDS: Final = get_args(MessageKind)
 
 
 class Asking:
@@ -61,7 +65,9 @@ class Asking:
     ) -> list[Message]:
         """What was stored at ``address`` (everywhere), by whomever: the test, handlers, the
         runtime. ``kind`` keeps one of "publish", "reply", "copy", "delay", "dead letter",
-        "quarantine", "hand-over"."""
+        "quarantine", "hand-over"; ``DeclarationError`` for another word."""
+        if kind is not None:
+            _check_word(kind, _KINDS, f"kind={kind!r}")
         return [
             one
             for one in self._recorder.records
@@ -95,8 +101,12 @@ class Asking:
 
     def assert_settled(self, handler: Handler, *how: HowSettled) -> None:
         """The deliveries for ``handler`` were settled so, one after another, and no others:
-        ``tb.assert_settled(process, "copy", "copy", "dead letter")``."""
+        ``tb.assert_settled(process, "copy", "copy", "dead letter")``.
+
+        Raises ``DeclarationError`` for a word that says no way of settling."""
         __tracebackhide__ = True
+        for word in how:
+            _check_word(word, _SETTLED, f"assert_settled(…, {word!r})")
         settlements = self.settlements(handler)
         found = [settlement.how for settlement in settlements]
         if found != list(how):
@@ -151,6 +161,19 @@ class Asking:
                 write=f"one of: {known or 'none is included'}",
             )
         return found
+
+
+def _check_word(word: str, known: tuple[str, ...], what: str) -> None:
+    """Refuse a word that no record carries, which would make a question that nothing answers."""
+    if word in known:
+        return
+    begun = [one for one in known if word and one.startswith(str(word))]
+    near = begun or difflib.get_close_matches(str(word), known, 1, 0.5)
+    raise DeclarationError(
+        what,
+        why="there is no such word" + (f"; did you mean {near[0]!r}?" if near else ""),
+        write=f"one of: {', '.join(map(repr, known))}",
+    )
 
 
 def _is(handler: Handler, mounted: Mounted) -> bool:

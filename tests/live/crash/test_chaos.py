@@ -166,7 +166,7 @@ def test_a_storm_loses_nothing_and_strands_nothing(
 
 
 def never_early(task: Task, runs: list[dict[str, Any]]) -> None:
-    """Where one process alone had it; of two, either may have decided."""
+    """Where one process alone had it; of two, either may have decided. To the millisecond."""
     if len({run["attempt"] for run in runs}) == len(runs):
         for before, after in itertools.pairwise(runs):
-            assert after["at"] - before["at"] >= task.delay, (task, runs)
+            assert after["at"] - before["at"] >= task.delay - 0.001, (task, runs)

@@ -29,9 +29,7 @@ def test_its_public_names_are_described(module: str) -> None:
         re.findall(rf"^::: {re.escape(module)}\.(?:\w+\.)*(\w+)$", text(PAGES[module]), re.M)
     )
 
-    assert described == public, (
-        f"add or remove `::: {module}.NAME` in docs/{PAGES[module]}"
-    )
+    assert described == public, f"add or remove `::: {module}.NAME` in docs/{PAGES[module]}"
 
 
 def test_every_command_and_option_is_described() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 import surestream.outcome
 import surestream.outcome as o
+from surestream.context import Publisher
 from surestream.errors import DeclarationError
 from surestream.outcome import Outcome, Retry, ack, drop, fail_fast, retry, retry_after
 from surestream.outcome import retry as again
+from surestream.runtime.publishing import BoundPublisher, Publishing
 from surestream.subscriber import site_of
 from tests.unit.handlers.stand_ins import mount
 
@@ -240,3 +242,113 @@ def test_a_handler_without_source_passes() -> None:
     names: dict[str, Any] = {"retry": retry}
     exec("async def handler(number: int) -> None:\n    retry()", names)
     mount(names["handler"])
+
+
+class Shop(Publishing):
+    """A broker, as far as publishing goes."""
+
+    def _publish(self, *args: object) -> Any: ...
+    def check(self) -> None: ...
+
+
+SHOP = Shop()
+UNSENT = "its result is thrown away, so nothing is sent"
+
+
+async def forgets_await(number: int, publisher: Publisher) -> None:
+    publisher.publish("receipts", number)  # type: ignore[unused-coroutine]
+
+
+async def forgets_await_on_broker(number: int) -> None:
+    if number:
+        SHOP.publish("receipts", number)  # type: ignore[unused-coroutine]
+
+
+async def forgets_await_in_a_condition(number: int) -> None:
+    SHOP.publish(number) if number else None  # type: ignore[unused-coroutine]
+
+
+async def returns_publish(number: int, publisher: Publisher) -> None:
+    return publisher.publish("receipts", number)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("handler", "below", "call", "why"),
+    [
+        (forgets_await, 1, "publisher.publish(…)", UNSENT),
+        (forgets_await_on_broker, 2, "SHOP.publish(…)", UNSENT),
+        (forgets_await_in_a_condition, 1, "SHOP.publish(…)", UNSENT),
+        (
+            returns_publish,
+            1,
+            "publisher.publish(…)",
+            "it is returned and not awaited, so nothing is sent",
+        ),
+    ],
+)
+def test_a_publish_that_is_not_awaited_is_refused(
+    handler: Callable[..., Any], below: int, call: str, why: str
+) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        mount(handler)
+    site = site_of(handler)
+    assert str(caught.value).splitlines() == [
+        f"refused: {call} in {site.handler}",
+        f"  where: {site.handler} at {site.file}:{site.line + below}",
+        f"  why:   {why}",
+        f"  write: await {call}",
+    ]
+
+
+def publishes_in_a_def(number: int) -> None:
+    SHOP.publish("receipts", number)  # type: ignore[unused-coroutine]
+
+
+def test_a_def_handler_that_publishes_is_refused() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        mount(publishes_in_a_def)
+    assert str(caught.value).splitlines()[2:] == [
+        "  why:   publishing is awaited, and a def handler cannot await: nothing is sent",
+        "  write: async def publishes_in_a_def, and await SHOP.publish(…); "
+        "or return the value, with include(…, reply_to=…)",
+    ]
+
+
+def test_a_broker_captured_from_outside_is_known() -> None:
+    shop = Shop()
+
+    async def handler(number: int) -> None:
+        shop.publish(number)  # type: ignore[unused-coroutine]
+
+    with pytest.raises(DeclarationError, match=r"write: await shop\.publish\(…\)"):
+        mount(handler)
+
+
+def test_a_publisher_of_a_kind_of_its_own_is_known() -> None:
+    async def handler(number: int, publisher: BoundPublisher) -> None:
+        publisher.publish(number)  # type: ignore[unused-coroutine]
+
+    with pytest.raises(DeclarationError, match=r"write: await publisher\.publish\(…\)"):
+        mount(handler)
+
+
+async def awaits_publishes(number: int, publisher: Publisher) -> None:
+    await publisher.publish("receipts", number)
+    await SHOP.publish(number)
+    later = SHOP.publish(number)
+    await later
+    SHOP.check()
+
+
+async def hands_on(number: int, publisher: Publisher) -> None:
+    print(publisher.publish("receipts", number), SHOP.publish(number))
+
+
+async def another_publisher(number: int, publisher: Publisher) -> None:
+    publisher = Client()  # type: ignore[assignment]
+    publisher.publish(number)  # type: ignore[unused-coroutine]
+
+
+@pytest.mark.parametrize("handler", [awaits_publishes, hands_on, another_publisher])
+def test_publishes_that_are_awaited_or_handed_on_pass(handler: Callable[..., Any]) -> None:
+    mount(handler)

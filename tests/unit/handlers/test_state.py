@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Protocol, runtime_checkable
+from unittest.mock import AsyncMock
 
 import attrs
 import msgspec
@@ -218,6 +219,65 @@ def test_where_nothing_fits_the_refusal_tells_what_there_is() -> None:
         "  why:   the lifespan yielded Data with bank: Bank, processor: int, and none of it is a "
         "Processor",
         "  write: yield a Processor in the lifespan, or an object with the field processor",
+    ]
+
+
+class Fake:
+    """It was meant to stand in for a Bank."""
+
+
+class HalfAProcessor:
+    def refund(self) -> None: ...
+
+
+def refusal(state: object, name: str, type_: Any, *, given: bool) -> list[str]:
+    with pytest.raises(DeclarationError) as caught:
+        resolve_state(state, name, type_, given=given)
+    return str(caught.value).splitlines()[1:]
+
+
+@pytest.mark.rule("7.1")
+def test_a_stand_in_is_refused_with_what_it_lacks() -> None:
+    assert refusal(SimpleNamespace(bank=Fake()), "bank", Bank, given=True) == [
+        "  why:   state= has bank: Fake, which lacks Bank.pay",
+        "  write: add it, subclass Bank, or AsyncMock(spec=Bank)",
+    ]
+    assert refusal({"bank": Fake()}, "bank", Bank, given=False) == [
+        "  why:   the lifespan's state has bank: Fake, which lacks Bank.pay",
+        "  write: add it, or subclass Bank",
+    ]
+    assert refusal(SimpleNamespace(it=Fake()), "it", Processor, given=True) == [
+        "  why:   state= has it: Fake, which lacks Processor.close, Processor.refund",
+        "  write: add them, subclass Processor, or AsyncMock(spec=Processor)",
+    ]
+    assert refusal(HalfAProcessor(), "processor", Processor, given=True) == [
+        "  why:   state= is a HalfAProcessor, which lacks Processor.close",
+        "  write: add it, subclass Processor, or AsyncMock(spec=Processor)",
+    ]
+
+
+@pytest.mark.parametrize("type_", [Bank, Refunds, Pays])
+def test_the_mock_that_a_refusal_names_fits(type_: type) -> None:
+    mock = AsyncMock(spec=type_)
+    assert resolve_state(SimpleNamespace(it=mock), "it", type_, given=True) is mock
+
+
+@pytest.mark.rule("7.1")
+def test_a_state_that_a_test_gave_is_not_told_as_the_lifespans() -> None:
+    assert refusal(Data(BANK, 3), "processor", Processor, given=True) == [
+        "  why:   the state given is Data with bank: Bank, processor: int, and none of it is a "
+        "Processor",
+        "  write: state=a Processor, or an object with the field processor",
+    ]
+    assert refusal(None, "processor", Processor, given=True)[0].endswith("the state given is None")
+
+
+@pytest.mark.rule("7.1")
+def test_a_dict_is_told_to_be_looked_into_by_key() -> None:
+    assert refusal({"bank": BANK}, "processor", Processor, given=True) == [
+        "  why:   the state given is dict with bank: Bank (looked into by key), and none of it is "
+        "a Processor",
+        '  write: state=a Processor, or a dict with the key "processor"',
     ]
 
 

@@ -114,6 +114,17 @@ def test_a_wrong_url_is_refused_with_the_reason(url: str, told: str) -> None:
     assert refused.value.write is not None
 
 
+@pytest.mark.parametrize(
+    "place", ["localhost:6379", "redis.example.com", "10.0.0.7:7000/2", "[::1]:6379"]
+)
+def test_a_place_without_a_scheme_is_told_with_one(place: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        RedisAddress.parse(place)
+
+    assert refused.value.what == f"Redis URL {place!r}"
+    assert refused.value.write == f"redis://{place}"
+
+
 @pytest.mark.parametrize("database", [-1, True, 1.5, 2**31])
 def test_a_wrong_database_is_refused(database: int) -> None:
     with pytest.raises(ValueError, match="a Redis database is a number"):

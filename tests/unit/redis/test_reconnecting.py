@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -211,6 +212,55 @@ async def test_the_first_opening_waits_for_a_server_that_is_down() -> None:
         await opening
         assert link.up
         await link.close()
+
+
+class Fading:
+    """A connection that fails at the first try and is silent at the next ones."""
+
+    tries = 0
+
+    async def connect(self) -> None:
+        Fading.tries += 1
+        if Fading.tries == 1:
+            raise OSError("host unknown")
+        await asyncio.get_running_loop().create_future()
+
+    async def send_packed_command(self, command: object, check_health: bool = False) -> None: ...
+    async def read_response(self, *args: object, **options: object) -> object: ...
+    async def disconnect(self, nowait: bool = False) -> None: ...
+
+
+async def test_a_last_try_cut_short_does_not_hide_the_reason() -> None:
+    with paused_clock() as clock:
+        Fading.tries = 0
+        link = ReconnectingLink(
+            Fading, name="surestream-test", display="redis://test", random=random.Random(1)
+        )
+        opening = asyncio.create_task(link.open(1))
+        await clock.advance(1.1)
+
+        assert Fading.tries == 2
+        with pytest.raises(ConnectFailed, match=r"host unknown \(tried for 1 s\)"):
+            await opening
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+async def test_an_unknown_host_is_told(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(*args: object, **options: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+    address = RedisAddress.parse(f"{scheme}://nowhere.invalid")
+    link = ReconnectingLink(
+        connection_factory(address),
+        name="surestream-test",
+        display=address.display,
+        random=random.Random(1),
+    )
+
+    told = "host 'nowhere.invalid' cannot be resolved: Name or service not known"
+    with pytest.raises(ConnectFailed, match=told):
+        await link.open(0.01)
 
 
 async def test_the_first_opening_gives_up_when_its_time_is_over() -> None:

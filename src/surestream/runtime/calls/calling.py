@@ -111,7 +111,7 @@ def compile_call(
     handler, for everything that would fail at the first message (rule 7.1).
     """
     signature = read_signature(handler, site, replies=replies)
-    refuse_misuse(handler, site)
+    refuse_misuse(handler, site, signature.parameters)
     surroundings = Surroundings(source, site, codec, known_keys, publisher)
     meanings = surroundings.meanings(signature.parameters)
     if not signature.is_async:

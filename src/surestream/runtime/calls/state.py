@@ -13,13 +13,14 @@ from surestream.runtime.calls.annotations import is_union, spelled
 __all__ = ["no_lifespan", "resolve_state"]
 
 
-def resolve_state(state: object, name: str, type_: Any) -> object:
+def resolve_state(state: object, name: str, type_: Any, *, given: bool = False) -> object:
     """The value for the parameter ``name: State[type_]``.
 
     That is ``state`` itself where it is of the type, else the only one of its fields (of a
     dataclass, attrs class, Struct, mapping, named tuple, tuple or any object) that is; where
     several are, the field called like the parameter. A stand-in that is no instance counts if
     it has every public method of the type and is the state itself or the field of that name.
+    ``given``: a test gave the state with ``state=``, no lifespan did; refusals say so.
 
     Raises ``DeclarationError`` where nothing fits or it is not clear what does.
     """
@@ -41,7 +42,8 @@ def resolve_state(state: object, name: str, type_: Any) -> object:
         for stand_in in (named, UNSET if container else state):
             if stand_in is not UNSET and _behaves(stand_in, type_):
                 return stand_in
-        raise _nothing(state, fields, name, type_)
+        refused = _lacking(state, named, name, type_, given)
+        raise refused or _nothing(state, fields, name, type_, given)
     raise DeclarationError(
         _parameter(name, type_),
         why=f"the state has several: {', '.join(field for field, _ in found)}",
@@ -62,20 +64,51 @@ def _parameter(name: str, type_: Any) -> str:
     return f"parameter {name}: State[{spelled(type_)}]"
 
 
+def _lacking(
+    state: object, named: object, name: str, type_: Any, given: bool
+) -> DeclarationError | None:
+    """The refusal of what was meant as a stand-in, with the members that it lacks."""
+    kind = spelled(type_)
+    members = _members(type_)
+    stand_in = state if named is UNSET else named
+    lacks = sorted(each for each in members if not hasattr(stand_in, each))
+    # A number or a text is no stand-in, nor is a holder of fields that has nothing in common.
+    if stand_in is None or type(stand_in).__module__ == "builtins" or not lacks:
+        return None
+    if named is UNSET and len(lacks) == len(members):
+        return None
+    where = "state=" if given else "the lifespan's state"
+    has = "is a" if named is UNSET else f"has {name}:"
+    told = ", ".join(f"{kind}.{each}" for each in lacks[:3]) + (", …" if lacks[3:] else "")
+    it = "it" if len(lacks) == 1 else "them"
+    mock = f"add {it}, subclass {kind}, or AsyncMock(spec={kind})"
+    return DeclarationError(
+        _parameter(name, type_),
+        why=f"{where} {has} {type(stand_in).__name__}, which lacks {told}",
+        write=mock if given else f"add {it}, or subclass {kind}",
+    )
+
+
 def _nothing(
-    state: object, fields: list[tuple[str, object]], name: str, type_: Any
+    state: object, fields: list[tuple[str, object]], name: str, type_: Any, given: bool
 ) -> DeclarationError:
     kind = spelled(type_)
+    by_key = isinstance(state, Mapping)
+    origin = "the state given is" if given else "the lifespan yielded"
     if state is None:
-        why = "the lifespan yielded nothing"
+        why = f"{origin} {'None' if given else 'nothing'}"
     else:
         has = ", ".join(f"{field}: {type(value).__name__}" for field, value in fields)
-        why = f"the lifespan yielded {type(state).__name__}" + (f" with {has}" if has else "")
+        why = f"{origin} {type(state).__name__}" + (f" with {has}" if has else "")
+        why += " (looked into by key)" if by_key else ""
         why += f", and none of it is a {kind}"
+    holder = f'a dict with the key "{name}"' if by_key else f"an object with the field {name}"
     return DeclarationError(
         _parameter(name, type_),
         why=why,
-        write=f"yield a {kind} in the lifespan, or an object with the field {name}",
+        write=f"state=a {kind}, or {holder}"
+        if given
+        else f"yield a {kind} in the lifespan, or {holder}",
     )
 
 
@@ -125,14 +158,19 @@ def _is(value: object, type_: Any) -> bool:
 
 def _behaves(value: object, type_: Any) -> bool:
     """Whether ``value`` has every public method of a class, or every member of a protocol."""
-    if not isinstance(type_, type):
-        return False
+    members = _members(type_)
+    return bool(members) and all(hasattr(value, name) for name in members)
+
+
+def _members(type_: Any) -> set[str]:
+    """The public methods of a class, all members of a protocol; none of what is no class."""
     members: set[str] = set()
+    if not isinstance(type_, type):
+        return members
     for kind in type_.__mro__[:-1]:
         if kind is typing.Protocol or kind is typing.Generic:
             continue
         members |= {name for name, member in vars(kind).items() if callable(member)}
         if getattr(kind, "_is_protocol", False):
             members |= set(vars(kind)) | set(vars(kind).get("__annotations__", ()))
-    members = {name for name in members if not name.startswith("_")} | (members & {"__call__"})
-    return bool(members) and all(hasattr(value, name) for name in members)
+    return {name for name in members if not name.startswith("_")} | (members & {"__call__"})
