@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-__all__ = ["follow_wall_clock", "forget_wall_clock", "wall_time"]
+__all__ = ["follow_wall_clock", "forget_wall_clock", "steady_time", "wall_time"]
 
 _clocks: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[], float]] = WeakKeyDictionary()
 
@@ -28,6 +28,15 @@ def wall_time() -> float:
         if clock is not None:
             return clock()
     return time.time()
+
+
+def steady_time(loop: asyncio.AbstractEventLoop) -> float:
+    """Seconds of a steady clock at this very moment, by the paused clock where ``loop`` has one.
+
+    ``loop.time()`` will not do where nothing may be early: uvloop looks at the clock once a turn
+    and cuts it to milliseconds.
+    """
+    return loop.time() if loop in _clocks else time.monotonic()
 
 
 def follow_wall_clock(loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:

@@ -7,6 +7,8 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from surestream.clock import steady_time
+
 __all__ = ["Timers"]
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ class Timers(Generic[T]):
     def add(self, wait: float, entry: T) -> None:
         """Hold ``entry`` for ``wait`` seconds."""
         self._sequence += 1
-        heapq.heappush(self._heap, (self._loop.time() + wait, self._sequence, entry))
+        heapq.heappush(self._heap, (steady_time(self._loop) + wait, self._sequence, entry))
         self._arm()
 
     def take_all(self) -> list[tuple[float, T]]:
@@ -41,7 +43,7 @@ class Timers(Generic[T]):
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        now = self._loop.time()
+        now = steady_time(self._loop)
         waiting = [(max(due - now, 0.0), entry) for due, _, entry in sorted(self._heap)]
         self._heap.clear()
         return waiting
@@ -55,18 +57,18 @@ class Timers(Generic[T]):
     def _arm(self) -> None:
         if not self._heap:
             return
-        now = self._loop.time()
+        now = steady_time(self._loop)
         at = min(self._heap[0][0], now + LONGEST_SLEEP)
         if self._handle is not None:
             if self._armed <= at:
                 return
             self._handle.cancel()
         self._armed = at
-        self._handle = self._loop.call_at(at, self._wake)
+        self._handle = self._loop.call_at(self._loop.time() + (at - now), self._wake)
 
     def _wake(self) -> None:
         self._handle = None
-        latest = self._loop.time() + ROUNDING
+        latest = steady_time(self._loop) + ROUNDING
         while self._heap and self._heap[0][0] <= latest:
             self._ring(heapq.heappop(self._heap)[2])
         self._arm()

@@ -25,8 +25,8 @@ async def test_long_runs_and_what_waits_behind_them_are_not_taken_by_an_idle_sib
         await asyncio.sleep(0.5)
         return ack()
 
-    busy = Service(look.url).on(source(recover_after=0.3), slowly)
-    idle = Service(look.url).on(source(recover_after=0.3), slowly)
+    busy = Service(look.url).on(source(recover_after=1), slowly)
+    idle = Service(look.url).on(source(recover_after=1), slowly)
     for number in range(5):
         look.add(STREAM, b"%d" % number)
     async with busy.running():
@@ -40,10 +40,10 @@ async def test_long_runs_and_what_waits_behind_them_are_not_taken_by_an_idle_sib
 @pytest.mark.rule("5.5", "6.2")
 async def test_delays_in_memory_are_not_taken_by_an_idle_sibling(look: Look) -> None:
     def later(given: Given) -> Outcome:
-        return retry_after(1.5) if given.attempt == 1 else ack()
+        return retry_after(2.5) if given.attempt == 1 else ack()
 
     settings = {"max_attempts": 3, "dead_letter": DEAD}
-    pair = [Service(look.url).on(source(recover_after=0.3), later, **settings) for _ in "ab"]
+    pair = [Service(look.url).on(source(recover_after=1), later, **settings) for _ in "ab"]
     async with pair[0].running(), pair[1].running():
         for number in range(20):
             look.add(STREAM, b"%d" % number)
@@ -58,13 +58,13 @@ async def test_what_waits_for_its_dead_letter_is_not_taken_by_an_idle_sibling(lo
     look.redis.set(DEAD, "not a stream")
     settings = {"max_attempts": 1, "dead_letter": DEAD}
     pair = [
-        Service(look.url).on(source(recover_after=0.3), lambda _: retry(), **settings) for _ in "ab"
+        Service(look.url).on(source(recover_after=1), lambda _: retry(), **settings) for _ in "ab"
     ]
     async with pair[0].running(), pair[1].running():
         for number in range(10):
             look.add(STREAM, b"%d" % number)
         await eventually(lambda: sum(one.ended for one in pair) == 10)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.5)
         assert sum(len(one.runs) for one in pair) == 10
         look.redis.delete(DEAD)
         await eventually(lambda: look.length(DEAD) == 10)
@@ -103,18 +103,18 @@ class TestHandlersThatBlock:
         def work(body: bytes) -> Outcome:
             began.append(body.decode())
             if body == b"slow":
-                time.sleep(1.5)
+                time.sleep(2.5)
             return ack()
 
         service = Service(look.url)
-        service.broker.include(Subscriber(source(recover_after=0.3), work), workers=2)
-        sibling = Service(look.url).on(source(recover_after=0.3))
+        service.broker.include(Subscriber(source(recover_after=1), work), workers=2)
+        sibling = Service(look.url).on(source(recover_after=1))
         look.add(STREAM, b"slow")
         async with service.running() as run:
             await eventually(lambda: began == ["slow"])
             for number in range(20):
                 look.add(STREAM, b"%d" % number)
-            await eventually(lambda: len(began) == 21, within=1.4)
+            await eventually(lambda: len(began) == 21, within=2.3)
             async with sibling.running():
                 await eventually(lambda: not look.pending(STREAM, GROUP))
             assert run.health.ready
@@ -146,7 +146,7 @@ async def test_many_orphans_are_shared_by_two_siblings_and_run_once(look: Look) 
         look.add(STREAM, b"%d" % number)
     look.redis.xreadgroup(GROUP, "gone", {STREAM: ">"}, count=300)
     settings = {"workers": 4, "max_attempts": 3, "dead_letter": DEAD}
-    pair = [Service(look.url).on(source(recover_after=0.3), **settings) for _ in "ab"]
+    pair = [Service(look.url).on(source(recover_after=1), **settings) for _ in "ab"]
     async with pair[0].running(), pair[1].running():
         await eventually(lambda: sum(one.ended for one in pair) == 300)
         await eventually(lambda: not look.pending(STREAM, GROUP))
@@ -169,10 +169,10 @@ async def test_a_message_that_is_retried_for_ever_disturbs_nobody(
         await eventually(lambda: len(service.runs) > 3)
         for number in range(100):
             look.add(STREAM, b"good %d" % number)
-        await eventually(lambda: sum(text != "bad" for text in service.texts()) == 100, within=2)
+        await eventually(lambda: sum(text != "bad" for text in service.texts()) == 100, within=5)
         await asyncio.sleep(2)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 4
     assert len(service.attempts("bad")) < 12
     assert lines_a_second(caplog, level=20) < 8
     assert look.length(STREAM) <= 102

@@ -26,7 +26,7 @@ class Scenario:
 
     ``prepared``: a child of the same settings crashes in a handler first. ``first``: settings of
     the child with the kill point alone. ``again``: the one that is started after the kill is
-    killed too.
+    killed too. ``cases``: the requirements that it shows to hold.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Scenario:
     first: dict[str, Any] = field(default_factory=dict[str, Any])
     prepared: bool = False
     again: bool = False
+    cases: tuple[str, ...] = ()
 
     def fill(self, look: Look) -> None:
         """Publish the messages."""
@@ -124,8 +125,8 @@ SCENARIOS = (
     Scenario("start", (Task(1),), first={"armed": "at first"}),
     Scenario("retry", (Task(1, "retry"), Task(2), Task(3, "drop"))),
     Scenario("timer", (Task(1, "after", delay=0.15), Task(2)), {"timer": True}),
-    Scenario("park and promote", (Task(1, "after", times=2, delay=0.1), Task(2))),
-    Scenario("dead letter", (Task(1, "dead"), Task(2)), {"cap": 2}),
+    Scenario("park and promote", (Task(1, "after", times=2, delay=0.1), Task(2)), cases=("ML-11",)),
+    Scenario("dead letter", (Task(1, "dead"), Task(2)), {"cap": 2}, cases=("DU-06",)),
     Scenario("delay and dead", (Task(1, "after", delay=0.1), Task(2, "dead")), {"cap": 3}),
     Scenario("quarantine", (GARBAGE, Task(2), GARBAGE)),
     Scenario("recovery", RECOVERY, prepared=True),

@@ -26,7 +26,7 @@ class Pair:
         self.children: list[Child] = []
 
     def start(self, **settings: object) -> Child:
-        child = self._nursery.start(SERVE, url=self.look.url, forever=True, **settings)
+        child = self._nursery.start(SERVE, url=self.look.url, forever=True, lease=1.0, **settings)
         self.children.append(child)
         until(lambda: ": running" in child.log, why=lambda: child.log)
         return child

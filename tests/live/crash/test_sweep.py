@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Final
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.live.crash.child import CRASHED
 from tests.live.crash.points import CUT, CUTS, KILLED, KILLS, How
@@ -109,8 +110,16 @@ class Sweep:
         return next((line for line in told if " call " in line), told[-1])
 
 
+def each(scenarios: Sequence[Scenario]) -> list[ParameterSet]:
+    """Parameters that carry the marks of their cases."""
+    return [
+        pytest.param(one, id=one.name, marks=[pytest.mark.case(*one.cases)] if one.cases else [])
+        for one in scenarios
+    ]
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", each(SCENARIOS))
 def test_a_kill_at_any_call_loses_and_strands_nothing(
     nursery: Nursery, sweep_server: RedisServer, scenario: Scenario
 ) -> None:
@@ -125,7 +134,7 @@ def test_a_kill_at_any_call_loses_and_strands_nothing(
 
 @pytest.mark.timeout(120)
 @pytest.mark.rule("6.4")
-@pytest.mark.parametrize("scenario", CUT_SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", each(CUT_SCENARIOS))
 def test_a_connection_lost_at_any_call_loses_and_strands_nothing(
     nursery: Nursery, sweep_server: RedisServer, scenario: Scenario
 ) -> None:

@@ -111,11 +111,13 @@ async def test_a_worker_that_was_overtaken_brings_nothing_back(room: Room) -> No
     assert await room.entries("refunds") == []
 
     # when the first one decides otherwise
+    remembers = b"max-deleted-entry-id" in await room.ask("XINFO", "STREAM", "refunds")
     stored = await slow.live.replace(delivery, Successor(copy_of(delivery)))
 
-    # then nothing happens
-    assert stored is Stored.OVERTAKEN
-    assert await room.entries("refunds") == []
+    # then nothing happens; servers before Redis 7 do not remember what was deleted, and there a
+    # second copy is better than none
+    assert stored is (Stored.OVERTAKEN if remembers else Stored.STORED)
+    assert len(await room.entries("refunds")) == (0 if remembers else 1)
 
 
 async def test_another_group_is_refused_at_the_start(room: Room) -> None:
