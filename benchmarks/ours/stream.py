@@ -55,13 +55,12 @@ async def consume_by_workers(job: Job, tally: Tally) -> None:
 
 async def publish(job: Job, watch: Stopwatch) -> None:
     """`broker.publish`, which answers when the server has."""
-    app = App("bench")
-    broker = app.add(RedisBroker(job.url))
+    broker = RedisBroker(job.url)
 
     async def send(each: Order) -> None:
         await broker.publish(job.stream, each, headers=HEADERS)
 
-    async with app.running():
+    async with broker.connected():
         watch.start()
         await publish_all(job, send)
         watch.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import Final, cast
 
 from surestream.errors import BrokerRefused, ConnectionLost, SureStreamError
@@ -39,12 +40,19 @@ class Promoter:
         self._keys = (delay_set.encode(), stream.encode(), f"{delay_set}.unreadable".encode())
         self._loop = asyncio.get_running_loop()
         self._interval = LONGEST_WAIT
+        self._ttl: int | None = None
         self._wake_at = self._loop.time()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._report = Telling()
         self.trouble: str | None = None
         """Why nothing is promoted, or ``None``."""
+
+    def keep(self, ttl: float | None) -> None:
+        """The set outlives its last member by ``ttl`` seconds at least, also one that was moved
+        by hand."""
+        if ttl is not None:
+            self._ttl = max(self._ttl or 0, math.ceil(ttl * 1000))
 
     def serve(self, interval: float) -> None:
         """Begin, for a subscription that looks every ``interval`` seconds (5 s at most)."""
@@ -95,8 +103,9 @@ class Promoter:
     async def _promote(self) -> None:
         passed = 0
         more = True
+        ttl = "" if self._ttl is None else self._ttl
         while more:
-            reply = await self._link.script(PROMOTE, self._keys, (MOST_AT_ONCE, passed))
+            reply = await self._link.script(PROMOTE, self._keys, (MOST_AT_ONCE, passed, ttl))
             _, aside, stuck, further, due, now, why = cast(
                 "tuple[int, int, int, int, int, int, bytes]", reply
             )

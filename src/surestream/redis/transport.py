@@ -177,6 +177,7 @@ class RedisTransport(Transport):
         if promoter is None:
             promoter = Promoter(command, delays.key, source.key)
             self._promoters[delays.key] = promoter
+        promoter.keep(delays.ttl)
         return promoter
 
     def _lease(self, source: StreamSource) -> Callable[[], float | None]:

@@ -12,10 +12,9 @@ import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import Final
+from typing import Any, Final
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from tests.live.crash.child import CRASHED
 from tests.live.crash.points import CUT, CUTS, KILLED, KILLS, How
@@ -110,7 +109,7 @@ class Sweep:
         return next((line for line in told if " call " in line), told[-1])
 
 
-def each(scenarios: Sequence[Scenario]) -> list[ParameterSet]:
+def each(scenarios: Sequence[Scenario]) -> list[Any]:
     """Parameters that carry the marks of their cases."""
     return [
         pytest.param(one, id=one.name, marks=[pytest.mark.case(*one.cases)] if one.cases else [])

@@ -43,7 +43,7 @@ class QuickAnswers(StreamAnswers):
                 return self._nothing_new(key, name, consumer, count, block)
             case [b"XPENDING", key, name, b"IDLE", idle, b"0-0", b"+", count]:
                 return self._nothing_pending(key, name, idle, count)
-            case [b"EVALSHA", PROMOTE.digest, b"3", key, _, _, limit, b"0"]:
+            case [b"EVALSHA", PROMOTE.digest, b"3", key, _, _, limit, b"0", b""]:
                 return self._nothing_due(key, limit)
             case _:
                 return False

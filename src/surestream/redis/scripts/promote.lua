@@ -3,11 +3,13 @@
 -- stream, never neither. Bounded by number and bytes, so that the server is not held up; called
 -- again while there is more.
 --
--- KEYS[1]  delay set: ZRANGEBYSCORE, ZRANGE, ZREM
+-- KEYS[1]  delay set: ZRANGEBYSCORE, ZRANGE, ZREVRANGE, ZREM, PTTL, PEXPIREAT
 -- KEYS[2]  stream: XADD
 -- KEYS[3]  sorted set for members that cannot be read: ZADD with the same score
 -- ARGV[1]  how many members to look at
 -- ARGV[2]  how many due members to pass over: those that could not even be set aside
+-- ARGV[3]  how long the set outlives its last due member, in milliseconds; '' for ever. A member
+--          that was moved to a later time by hand must not expire before it (rule 6.5)
 --
 -- A member is  u32 length | name | u32 number of headers | (u32 length | name | u32 length |
 -- value)* | payload  with big-endian numbers; every one is checked against what is really there.
@@ -83,6 +85,17 @@ for i = 1, #due, 2 do
     else
       redis.call('ZREM', KEYS[1], raw)
       aside = aside + 1
+    end
+  end
+end
+
+if ARGV[3] ~= '' then
+  local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+  if last[2] then
+    local stay = math.ceil(tonumber(last[2])) + tonumber(ARGV[3])
+    local left = redis.call('PTTL', KEYS[1])
+    if left >= 0 and math.floor(now / 1000) + left < stay then
+      redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', stay))
     end
   end
 end
