@@ -58,6 +58,7 @@ class RedisServer(LocalServer):
             "--dir": str(self.data),
             "--save": "",
             "--appendonly": "yes" if self.appendonly else "no",
+            "--appendfsync": "always",  # what was answered survives a kill
             "--daemonize": "no",
         }
         if self.maxmemory is not None:

@@ -53,6 +53,26 @@ async def test_hundreds_at_once_leave_the_stream(room: Room) -> None:
     assert await room.entries("refunds") == []
 
 
+async def test_a_claimed_entry_stays_until_it_is_done(room: Room) -> None:
+    # given an entry that is given back, to be claimed again
+    await room.fill("refunds", 1)
+    claiming = RedisStream.claiming(
+        "refunds", min_idle=0.05, group="refunds", block=0.2, delete_acknowledged=True
+    )
+    reader = await room.reader(claiming)
+    (delivery,) = await reader.take(1)
+    await reader.live.give_back([delivery], after=0.05)
+    reader.settled(delivery)
+    assert len(await room.entries("refunds")) == 1
+
+    # when it is back and done
+    (again,) = await reader.orphans(1)
+    await reader.ack(again)
+
+    # then it leaves the stream
+    assert await room.entries("refunds") == []
+
+
 @pytest.mark.rule("5.1", "4.7")
 async def test_an_original_leaves_with_its_copy_and_the_copy_with_its_end(room: Room) -> None:
     # given
