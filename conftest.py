@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +12,10 @@ pytest_plugins = ["tests.server_fixtures"]
 # A loaded machine is slow, not wrong: the per-test time limit is the bound.
 settings.register_profile("surestream", deadline=None, print_blob=True)
 settings.load_profile("surestream")
+
+# A shell ignores SIGINT for what it runs in the background, and children inherit that: the tests
+# that interrupt one would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _skipped: list[str] = []
 
