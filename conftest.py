@@ -7,7 +7,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.server_fixtures"]
+pytest_plugins = ["pytester", "tests.server_fixtures"]
 
 # A loaded machine is slow, not wrong: the per-test time limit is the bound.
 settings.register_profile("surestream", deadline=None, print_blob=True)
