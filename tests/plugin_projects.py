@@ -36,6 +36,9 @@ def run_project(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         patch.delenv("PYTEST_ADDOPTS", raising=False)
+        # There pytest repeats the whole failure in its summary.
+        patch.delenv("CI", raising=False)
+        patch.delenv("BUILD_NUMBER", raising=False)
         runner = {
             "asyncio": "-ppytest_asyncio.plugin -oasyncio_default_fixture_loop_scope=function",
             "anyio": "-panyio.pytest_plugin",

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -272,6 +272,23 @@ class Look:
     def parked(self, key: str) -> int:
         """How many delays wait."""
         return int(self.redis.zcard(key))
+
+    def at_rest(self, stream: str, groups: Iterable[str], delay_set: str) -> bool:
+        """Whether nothing is unread, pending or parked.
+
+        Several looks see a message on its way from one place to the next in none of them, unless
+        they follow it: unread, pending, parked, and around again.
+        """
+        groups = tuple(groups)
+        around = (
+            lambda: self.unread(stream) == 0,
+            lambda: not any(self.pending(stream, group) for group in groups),
+        )
+        return (
+            all(look() for look in around)
+            and self.parked(delay_set) == 0
+            and all(look() for look in around)
+        )
 
     def journal(self, key: str = "journal") -> list[dict[str, Any]]:
         """What children noted, in order."""

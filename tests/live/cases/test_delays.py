@@ -376,7 +376,7 @@ def test_a_host_whose_clock_is_wrong_parks_for_the_right_time(
         time.sleep(0.03)
 
     until(lambda: len(look.journal()) == published * 2, why=lambda: (wrong.log, right.log))
-    until(lambda: not look.pending(STREAM, GROUP) and not look.parked(DELAYED))
+    until(lambda: look.at_rest(STREAM, (GROUP,), DELAYED))
     runs = look.journal()
     firsts = sorted(run["at"] for run in runs if run["attempt"] == 1)
     seconds = sorted(run["at"] for run in runs if run["attempt"] == 2)

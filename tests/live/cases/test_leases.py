@@ -222,7 +222,7 @@ async def test_an_entry_that_is_deleted_while_it_is_in_hand_is_stored_from_memor
             await eventually(lambda: look.payloads(DEAD) == [b"x"])
         else:
             await eventually(lambda: service.attempts() == [1, 2])
-        await eventually(lambda: not look.pending(STREAM, GROUP) and not look.parked(DELAYED))
+        await eventually(lambda: look.at_rest(STREAM, (GROUP,), DELAYED))
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ async def test_full_memory_holds_the_message_and_reading_goes_on(
         assert lines_a_second(caplog, "held") <= 2
 
         look.redis.config_set("maxmemory", "0")
-        await eventually(lambda: not look.pending(STREAM, GROUP) and not look.parked(DELAYED))
+        await eventually(lambda: look.at_rest(STREAM, (GROUP,), DELAYED))
         if way == "dead":
             await eventually(lambda: look.payloads(DEAD) == [b"bad"])
         else:

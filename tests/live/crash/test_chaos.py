@@ -103,9 +103,7 @@ class Storm:
         child.resume()
 
     def settled(self) -> bool:
-        look = self._look
-        pending = [look.pending(STREAM, group) for group in ("g", "other")]
-        return not (any(pending) or look.unread(STREAM) or look.parked(DELAY_SET))
+        return self._look.at_rest(STREAM, ("g", "other"), DELAY_SET)
 
     def end(self) -> list[int | None]:
         """Stop them all; how they ended."""

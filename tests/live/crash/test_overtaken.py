@@ -59,8 +59,7 @@ class Pair:
         return self.look.journal("runs:g")
 
     def settled(self) -> bool:
-        look = self.look
-        return not (look.pending(STREAM, "g") or look.unread(STREAM) or look.parked(DELAY_SET))
+        return self.look.at_rest(STREAM, ("g",), DELAY_SET)
 
     def decided(self, child: Child) -> None:
         """Wait until its handler has ended and what it decided is done with."""

@@ -61,9 +61,7 @@ def strike(url: str, *, how: How, number: int, **settings: Any) -> int:
 
 def settled(look: Look) -> bool:
     """Whether nothing is pending, unread or parked."""
-    if look.pending("tasks", "g") or look.unread("tasks"):
-        return False
-    return not look.parked("tasks.delayed")
+    return look.at_rest("tasks", ("g",), "tasks.delayed")
 
 
 def service(

@@ -161,7 +161,7 @@ def test_with_a_delay_set_a_delay_beyond_min_idle_is_served_once(
     add(look, *tasks)
 
     until(lambda: look.redis.exists("journal"))
-    until(lambda: all_settled(look) and not look.parked("tasks.delayed"))
+    until(lambda: look.at_rest("tasks", ("g",), "tasks.delayed"))
 
     ran = runs(look)
     late = []
