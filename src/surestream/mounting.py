@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
@@ -194,6 +193,8 @@ def mount_site(subscriber: object) -> Site:
 
 
 def _unknown(name: str) -> DeclarationError:
+    import difflib  # only for who mistypes
+
     near = difflib.get_close_matches(name, _REDELIVERY | _OWN, 1)
     write = f"{near[0]}=…" if near else ", ".join(sorted(_REDELIVERY | _OWN))
     return DeclarationTypeError(

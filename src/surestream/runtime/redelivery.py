@@ -38,7 +38,7 @@ BRAKE_FIRST = 0.1
 BRAKE_LIMIT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Terms:
     """What the mount site declares about redelivery."""
 
@@ -47,7 +47,7 @@ class Terms:
     has_retry_to: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Counters:
     """Everything that is known about how often a message was tried.
 
@@ -77,12 +77,12 @@ class Reason:
     REPLY_REFUSED = "reply-refused"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Acknowledge:
     """Settle: done."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Discard:
     """Settle without a successor: dropped, rejected at the cap, or gone because the source has
     no way to give it again (``lost``)."""
@@ -91,19 +91,19 @@ class Discard:
     lost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GiveBack:
     """The broker hands the same message out again, after ``after`` seconds."""
 
     after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Leave:
     """Leave it unacknowledged until the next session."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Copy:
     """Publish a copy with ``count`` attempts spent, after ``after`` seconds of the runtime's
     timer; the original is settled after that, or first where ``settle_first`` (rule 5.7)."""
@@ -113,7 +113,7 @@ class Copy:
     settle_first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Park:
     """Have the broker store the message for ``after`` seconds, ``count`` attempts spent."""
 
@@ -121,7 +121,7 @@ class Park:
     after: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeadLetter:
     """Publish to the declared address with ``count`` attempts spent; ``after`` is the brake of
     a dead letter that is sent round and round (rule 6.1)."""
@@ -131,14 +131,14 @@ class DeadLetter:
     after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quarantine:
     """Store the undecodable message as it came in (rule 2.6)."""
 
     address: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reply:
     """Publish what the handler returned, then settle: done."""
 

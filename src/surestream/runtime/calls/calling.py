@@ -20,7 +20,6 @@ from surestream.runtime.calls.meanings import (
     Payload,
     StateOf,
 )
-from surestream.runtime.calls.misuse import refuse_misuse
 from surestream.runtime.calls.parameters import Surroundings
 from surestream.runtime.calls.signatures import Parameter, read_signature
 from surestream.runtime.calls.state import no_lifespan
@@ -111,6 +110,8 @@ def compile_call(
     handler, for everything that would fail at the first message (rule 7.1).
     """
     signature = read_signature(handler, site, replies=replies)
+    from surestream.runtime.calls.misuse import refuse_misuse  # only for who mounts
+
     refuse_misuse(handler, site, signature.parameters)
     surroundings = Surroundings(source, site, codec, known_keys, publisher)
     meanings = surroundings.meanings(signature.parameters)

@@ -23,33 +23,33 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Payload:
     """The decoded payload."""
 
     decode: Decode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Read:
     """A fact of each delivery."""
 
     read: Callable[[Delivery], object]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StateOf:
     """A part of what the lifespan yielded."""
 
     type: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnPublisher:
     """The publisher of the broker that the handler is included on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fixed:
     """The parameter's own default, passed only to reach the parameters after it."""
 
@@ -59,7 +59,7 @@ class Fixed:
 Meaning = Payload | Read | StateOf | OwnPublisher | Fixed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Argument:
     """One argument of a handler's call."""
 
