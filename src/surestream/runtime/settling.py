@@ -83,7 +83,7 @@ class Settling:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], Waiting] = {}
         self._flush_due = False
-        self._eased: asyncio.Future[None] | None = None
+        self._eased = asyncio.Event()
         self.handed_over = 0
         """How many delays were handed over at the stop (rule 5.8)."""
         self.lost = 0
@@ -239,14 +239,14 @@ class Settling:
 
     def _one_less(self) -> None:
         self.storing -= 1
-        if self._eased is not None and self.storing < EASED_BELOW and not self._eased.done():
-            self._eased.set_result(None)
+        if self.storing < EASED_BELOW:
+            self._eased.set()
 
     async def eased(self) -> None:
         """Wait until few enough successors are being stored (bounded memory)."""
         while self.storing >= CROWDED:
-            self._eased = self._loop.create_future()
-            await self._eased
+            self._eased.clear()
+            await self._eased.wait()
 
     # -- the end --------------------------------------------------------------------------
 
